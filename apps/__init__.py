@@ -1,0 +1,1 @@
+"""The rooms of Chrono, one per stage of the pipeline."""

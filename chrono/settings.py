@@ -1,0 +1,137 @@
+"""Settings of every process, read from the environment.
+
+Values come from the environment, then from `.env`, then from `.local/run.env` (what a
+running `make run` left there so that other terminals find its database). The first
+source that has a name wins. `CHRONO_ENV_FILES` names other files, colon-separated; set
+and empty it means none.
+"""
+
+import os
+from pathlib import Path
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env()
+
+_files = os.environ.get("CHRONO_ENV_FILES", ".env:.local/run.env")
+for _name in filter(None, _files.split(":")):
+    _path = BASE_DIR / _name
+    if _path.is_file():
+        environ.Env.read_env(_path)
+
+
+def _required(name: str, hint: str) -> str:
+    """Return the variable's text; absent or empty is one clear line."""
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise ImproperlyConfigured(f"{name} is not set: {hint}")
+    return value
+
+
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = _required(
+    "SECRET_KEY",
+    "give it a long random text in the environment or in .env (`make run` writes one)",
+)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[])
+
+# The demo is an app of its own, so that no installation carries it by accident.
+CHRONO_DEMO = env.bool("CHRONO_DEMO", default=False)
+
+INSTALLED_APPS = [
+    "apps.runtime",
+    "apps.timers",
+    "apps.queue",
+    "apps.runs",
+    "apps.jobs",
+    "apps.scheduler",
+    "apps.worker",
+    *(["examples"] if CHRONO_DEMO else []),
+]
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+
+
+def _database(url: str, name: str) -> dict[str, object]:
+    """Return Django's settings for the database at `url`, a PostgreSQL one."""
+    config: dict[str, object] = dict(environ.Env.db_url_config(url))
+    if config.get("ENGINE") != "django.db.backends.postgresql":
+        raise ImproperlyConfigured(
+            f"{name} is not a PostgreSQL address: "
+            "write postgres://user:password@host:5432/database"
+        )
+    options = config.setdefault("OPTIONS", {})
+    if isinstance(options, dict):
+        options.setdefault(
+            "application_name", os.environ.get("CHRONO_APPLICATION_NAME", "chrono")
+        )
+        options.setdefault("connect_timeout", 10)
+    config["TIME_ZONE"] = None  # Django then keeps each connection in UTC.
+    config["CONN_MAX_AGE"] = 60
+    config["CONN_HEALTH_CHECKS"] = True
+    # A pooler may hand each transaction another server session.
+    config["DISABLE_SERVER_SIDE_CURSORS"] = True
+    return config
+
+
+DATABASE_URL = _required(
+    "DATABASE_URL",
+    "start `make run`, or write postgres://user:password@host:5432/database",
+)
+DATABASES = {"default": _database(DATABASE_URL, "DATABASE_URL")}
+
+# Leadership and LISTEN need a session of their own: never a pooler's address.
+CHRONO_DIRECT_DATABASE_URL = (
+    os.environ.get("CHRONO_DIRECT_DATABASE_URL", "").strip() or DATABASE_URL
+)
+_database(CHRONO_DIRECT_DATABASE_URL, "CHRONO_DIRECT_DATABASE_URL")
+
+# Networks (and ports) that http targets may reach though they are private, and where
+# plain http is allowed: `127.0.0.0/8`, `10.1.0.0/16:8080`. Parsed where it is used.
+CHRONO_EGRESS_ALLOW: list[str] = env.list("CHRONO_EGRESS_ALLOW", default=[])
+
+# Modules with tasks beyond each installed app's `tasks.py`.
+CHRONO_TASK_MODULES: list[str] = env.list("CHRONO_TASK_MODULES", default=[])
+
+# Signs http targets (Standard Webhooks); empty: requests go out unsigned.
+CHRONO_WEBHOOK_SECRET: str = os.environ.get("CHRONO_WEBHOOK_SECRET", "").strip()
+if CHRONO_WEBHOOK_SECRET and not CHRONO_WEBHOOK_SECRET.startswith("whsec_"):
+    raise ImproperlyConfigured(
+        "CHRONO_WEBHOOK_SECRET does not begin with whsec_: "
+        "write whsec_ and the base64 of 24 to 64 random bytes"
+    )
+
+# Seconds that processes under test add to the database's time; see tests/settings.py.
+CHRONO_CLOCK_SHIFT = 0.0
+if os.environ.get("CHRONO_CLOCK_SHIFT") and not os.environ.get(
+    "DJANGO_SETTINGS_MODULE", ""
+).startswith("tests."):
+    raise ImproperlyConfigured(
+        "CHRONO_CLOCK_SHIFT is set: only test settings may move the clock; unset it"
+    )
+
+LOGGING_CONFIG = "logging.config.dictConfig"
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "text": {"()": "chrono.logs.TextFormatter"},
+        "json": {"()": "chrono.logs.JsonFormatter"},
+    },
+    "handlers": {
+        "stdout": {
+            "class": "logging.StreamHandler",
+            "stream": "ext://sys.stdout",
+            "formatter": "json" if os.environ.get("CHRONO_LOG") == "json" else "text",
+        },
+    },
+    "root": {
+        "handlers": ["stdout"],
+        "level": os.environ.get("CHRONO_LOG_LEVEL", "INFO").upper(),
+    },
+}

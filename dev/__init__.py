@@ -1,0 +1,1 @@
+"""Tools for whoever develops Chrono; nothing here runs in production."""

@@ -1,0 +1,1 @@
+"""Tests of Chrono, laid out like the rooms they look into."""

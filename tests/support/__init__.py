@@ -1,0 +1,1 @@
+"""What tests share: a PostgreSQL server, and the staging of races."""
