@@ -1,0 +1,186 @@
+"""What happens after a failed attempt: another one, or the dead-letter queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from chrono.rules.backoff import full_jitter
+from chrono.rules.durations import LONGEST
+from chrono.rules.errors import BadValue
+from chrono.rules.instants import Millis
+from chrono.rules.states import Reason
+
+type FailureKind = Literal[
+    "timeout",
+    "connect_failure",
+    "5xx",
+    "4xx",
+    "throttled",
+    "exception",
+    "worker_lost",
+    "process_crash",
+    "no_handler",
+    "bad_target",
+    "non_retryable",
+]
+
+FAILURE_KINDS: frozenset[str] = frozenset(get_args(FailureKind.__value__))
+"""Every kind of failure: `throttled` is 408, 425, 429; `4xx` any other 4xx; `exception`
+a task handler's; `bad_target` a target that cannot be called as it stands."""
+
+SELECTABLE: tuple[str, ...] = ("timeout", "5xx", "connect_failure")
+"""The kinds that `retry_on` switches; the others are always or never tried again."""
+
+_ALWAYS = frozenset(
+    {"throttled", "exception", "worker_lost", "process_crash", "no_handler"}
+)
+_MOST_ATTEMPTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how far apart a run is tried."""
+
+    max_attempts: int = 6
+    """All attempts, the first included."""
+    base_ms: Millis = 1_000
+    """The longest wait before the first retry; it doubles with each further one."""
+    cap_ms: Millis = 900_000
+    """The longest wait there is, Retry-After included."""
+    retry_on: tuple[str, ...] = SELECTABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How an attempt ended when it did not succeed."""
+
+    kind: str
+    """One of FAILURE_KINDS."""
+    message: str
+    retry_after: Millis | None = None
+    """The wait the target asked for, in milliseconds from now, or None."""
+    status: int | None = None
+    """The HTTP status, where there was one."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in FAILURE_KINDS:
+            raise BadValue(f"{self.kind} is not a kind of failure.", field="kind")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    """Try again at this instant."""
+
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Give up: the run is dead."""
+
+    reason: Reason
+
+
+type Verdict = RetryAt | Bury
+
+
+def decide(
+    failure: Failure, *, policy: RetryPolicy, attempt: int, now: Millis, draw: float
+) -> Verdict:
+    """Return what to do after attempt number `attempt` (from 1) failed.
+
+    `draw` is uniform in [0, 1). A target's Retry-After is honoured up to the cap.
+    """
+    if failure.kind not in _ALWAYS and failure.kind not in policy.retry_on:
+        return Bury(Reason.NON_RETRYABLE)
+    if attempt >= policy.max_attempts:
+        return Bury(Reason.ATTEMPTS_EXHAUSTED)
+    wait = full_jitter(attempt, policy.base_ms, policy.cap_ms, draw)
+    if failure.retry_after is not None:
+        wait = max(wait, min(failure.retry_after, policy.cap_ms))
+    return RetryAt(now + wait)
+
+
+def to_json(policy: RetryPolicy) -> dict[str, Any]:
+    """Return the policy in the shape of a job's `retry_policy`."""
+    return {
+        "max_attempts": policy.max_attempts,
+        "backoff": {
+            "base_ms": policy.base_ms,
+            "cap_ms": policy.cap_ms,
+            "jitter": "full",
+        },
+        "retry_on": list(policy.retry_on),
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> RetryPolicy:
+    """Return the policy written in a job's `retry_policy`; what is left out is default.
+
+    `budget` and `circuit_breaker` belong to the target and are only checked here.
+    Raises BadValue naming the field at fault, unknown fields included.
+    """
+    top = _object(data, "retry_policy", _SHAPE)
+    backoff = _object(top.get("backoff", {}), "retry_policy.backoff", _BACKOFF)
+    if backoff.get("jitter", "full") != "full":
+        raise BadValue("The only jitter is full.", field="retry_policy.backoff.jitter")
+    _object(top.get("budget", {}), "retry_policy.budget", _BUDGET)
+    _object(top.get("circuit_breaker", {}), "retry_policy.circuit_breaker", _BREAKER)
+    default = RetryPolicy()
+    policy = RetryPolicy(
+        max_attempts=_integer(
+            top, "max_attempts", "retry_policy", default.max_attempts, 1, _MOST_ATTEMPTS
+        ),
+        base_ms=_integer(
+            backoff, "base_ms", "retry_policy.backoff", default.base_ms, 0, LONGEST
+        ),
+        cap_ms=_integer(
+            backoff, "cap_ms", "retry_policy.backoff", default.cap_ms, 0, LONGEST
+        ),
+        retry_on=_retry_on(top.get("retry_on", default.retry_on)),
+    )
+    if policy.cap_ms < policy.base_ms:
+        raise BadValue(
+            "cap_ms is not less than base_ms.", field="retry_policy.backoff.cap_ms"
+        )
+    return policy
+
+
+_SHAPE = frozenset({"max_attempts", "backoff", "budget", "retry_on", "circuit_breaker"})
+_BACKOFF = frozenset({"base_ms", "cap_ms", "jitter"})
+_BUDGET = frozenset({"ratio", "min_concurrent"})
+_BREAKER = frozenset({"failure_threshold", "open_duration_s", "half_open_probes"})
+
+
+def _object(value: object, path: str, known: frozenset[str]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadValue(f"{path} is an object.", field=path)
+    for name in value:
+        if name not in known:
+            raise BadValue(
+                f"{path} has no field {name}; it has {', '.join(sorted(known))}.",
+                field=f"{path}.{name}",
+            )
+    return value
+
+
+def _integer(
+    data: Mapping[str, Any], name: str, path: str, default: int, least: int, most: int
+) -> int:
+    value = data.get(name, default)
+    if type(value) is not int or not least <= value <= most:
+        raise BadValue(
+            f"{name} is a whole number from {least} to {most}.", field=f"{path}.{name}"
+        )
+    return value
+
+
+def _retry_on(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or any(v not in SELECTABLE for v in value):
+        raise BadValue(
+            f"retry_on is a list of {', '.join(SELECTABLE)}.",
+            field="retry_policy.retry_on",
+        )
+    return tuple(kind for kind in SELECTABLE if kind in value)
