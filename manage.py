@@ -9,15 +9,12 @@ def main() -> None:
     """Run the command; a wrong setting or an unreachable database is one line."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chrono.settings")
     try:
-        from django.conf import settings
         from django.core.exceptions import ImproperlyConfigured
         from django.core.management import execute_from_command_line
         from django.db import OperationalError
     except ModuleNotFoundError as error:
         sys.exit(f"error: {error.name} is not installed: run `make setup`")
     try:
-        # Asked for first, since Django would hide the reason behind its own help.
-        _ = settings.INSTALLED_APPS
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
         sys.exit(f"error: {error}")

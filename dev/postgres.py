@@ -29,7 +29,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict
 
 import psutil
 
@@ -213,6 +213,7 @@ class Server:
             return
         if not self._fixed_port:
             self.port = self._last_port()
+        trouble: str | None = None
         for _ in range(5):
             if self.port is None:
                 self.port = free_port()
@@ -351,7 +352,14 @@ class Server:
             return subprocess.CompletedProcess(done.args, done.returncode, said.read())
 
 
-def _as(account: Account | None) -> dict[str, object]:
+class _Identity(TypedDict, total=False):
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+def _as(account: Account | None) -> _Identity:
+    """Return the arguments with which `subprocess` runs a program as the account."""
     if account is None:
         return {}
     return {"user": account.uid, "group": account.gid, "extra_groups": []}

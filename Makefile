@@ -1,0 +1,55 @@
+# `make` alone prints this file's targets. Needs Python 3.12 or newer, git and make.
+
+PY := .venv/bin/python
+BIN := .venv/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check fmt format lint types layers migrations \
+	smoke failover bench bench-quick
+
+help: ## Print this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make .venv and install what is needed; quick when nothing changed
+	@sh dev/setup.sh
+
+run: setup ## Start PostgreSQL, scheduler, worker and the demo; Ctrl-C stops all
+	@$(PY) -m dev.run
+
+test: setup ## Run the tests (PG=15 picks the server, ARGS="-k cron" the tests)
+	@$(PY) -m pytest $(ARGS)
+
+check: setup format lint types layers migrations ## All that must hold besides the tests
+
+fmt: setup ## Rewrite the code in the one format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix-only .
+
+format: setup ## Look whether the code is in the one format
+	@$(BIN)/ruff format --check .
+
+lint: setup ## Look for likely mistakes and banned calls
+	@$(BIN)/ruff check .
+
+types: setup ## Check the types
+	@$(BIN)/mypy
+
+layers: setup ## Check who imports whom
+	@$(BIN)/lint-imports
+
+migrations: setup ## Look whether the migrations say all that the models say
+	@$(PY) -W "ignore:Got an error checking:RuntimeWarning" manage.py \
+		makemigrations --settings tests.settings --check --dry-run
+
+smoke: setup ## Run the whole stack against an oracle and a ledger
+	@$(PY) -m tests.rigs.smoke $(ARGS)
+
+failover: setup ## Kill, stop and depose leaders under load
+	@$(PY) -m tests.rigs.failover $(ARGS)
+
+bench-quick: setup ## Measure the speed once, under 60 s; last line is JSON
+	@$(PY) -m benchmarks.quick $(ARGS)
+
+bench: setup ## Measure several times and print the medians
+	@$(PY) -m benchmarks.repeat $(ARGS)

@@ -1,0 +1,197 @@
+"""`make run`: the whole stack on this machine, stopped by Ctrl-C.
+
+Writes `.env` once, starts PostgreSQL in `.local/postgres` (or takes `DATABASE_URL` as
+it is), migrates, loads the demo, and runs the processes of `examples/Procfile`.
+"""
+
+import base64
+import contextlib
+import fcntl
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import environ
+import honcho.manager
+import psycopg
+from honcho.environ import parse_procfile
+
+from dev import postgres
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCAL = ROOT / ".local"
+RECEIVER_PORT = 8799
+# A worker takes 25 s to finish or hand back what it runs.
+STOP_SECONDS = 30
+OLDEST, NEWEST = 15, 18
+
+
+class CannotRun(Exception):
+    """The stack cannot be started; the text is one line."""
+
+
+def write_env_file(path: Path) -> None:
+    """Write `.env` with secrets of its own, unless there is one."""
+    if path.exists():
+        return
+    webhook = base64.b64encode(secrets.token_bytes(32)).decode()
+    lines = [
+        "# Written once by `make run`; yours to change, never to commit.",
+        f"SECRET_KEY={secrets.token_urlsafe(48)}",
+        f"CHRONO_WEBHOOK_SECRET=whsec_{webhook}",
+        "# Private networks that webhooks may reach: here this machine alone.",
+        "CHRONO_EGRESS_ALLOW=127.0.0.0/8",
+        "CHRONO_DEMO=1",
+    ]
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(opened, "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+@contextlib.contextmanager
+def only_one() -> Iterator[None]:
+    """Hold the lock of this checkout's `make run`."""
+    with (LOCAL / "run.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotRun("`make run` already runs in this folder") from None
+        yield
+
+
+@contextlib.contextmanager
+def database() -> Iterator[str]:
+    """Lend the address of a database: the given one, or one of our own server's."""
+    given = os.environ.get("DATABASE_URL", "").strip()
+    if given:
+        check_server(given, "the server of DATABASE_URL")
+        yield given
+        return
+    server = postgres.Server(LOCAL / "postgres")
+    try:
+        server.start()
+        with psycopg.connect(server.url(), autocommit=True) as conn:
+            there = "SELECT FROM pg_database WHERE datname = 'chrono'"
+            if conn.execute(there).fetchone() is None:
+                conn.execute("CREATE DATABASE chrono")
+        found = LOCAL / "run.env"
+        found.write_text(f"DATABASE_URL={server.url('chrono')}\n")
+        yield server.url("chrono")
+        found.unlink(missing_ok=True)
+    finally:
+        server.stop()
+
+
+def check_server(url: str, name: str) -> None:
+    """Raise CannotRun unless a server of a supported version answers."""
+    try:
+        with psycopg.connect(url, connect_timeout=5) as conn:
+            version = conn.info.server_version // 10000
+    except psycopg.Error as error:
+        reason = " ".join(str(error).split())
+        raise CannotRun(f"{name} does not answer: {reason}") from None
+    if not OLDEST <= version <= NEWEST:
+        raise CannotRun(
+            f"{name} is PostgreSQL {version}: Chrono needs {OLDEST} to {NEWEST}"
+        )
+
+
+def manage(*args: str) -> None:
+    """Run a command of manage.py; its own words tell why it failed."""
+    done = subprocess.run([sys.executable, "manage.py", *args], cwd=ROOT)
+    if done.returncode != 0:
+        raise CannotRun(f"manage.py {args[0]} failed")
+
+
+def demo_for(port: int) -> Path:
+    """Return the demo's file, rewritten where the receiver has another port."""
+    original = ROOT / "examples" / "demo.yaml"
+    if port == RECEIVER_PORT:
+        return original
+    moved = LOCAL / "demo.yaml"
+    moved.write_text(
+        original.read_text().replace(f"127.0.0.1:{RECEIVER_PORT}", f"127.0.0.1:{port}")
+    )
+    return moved
+
+
+def welcome(url: str, demo: Path) -> str:
+    """Return where to look."""
+    psql = shutil.which("psql") or os.path.relpath(postgres.binaries() / "psql", ROOT)
+    command = f"{os.path.relpath(sys.executable, ROOT)} manage.py"
+    preview = shlex.join(["30 1 * * *", "--timezone", "America/New_York"])
+    where = os.path.relpath(demo, ROOT)
+    return f"""
+Chrono runs; Ctrl-C stops everything and keeps the data.
+
+  logs       below, each line with its process: scheduler, worker, receiver
+  received   tail -f .local/receiver.jsonl
+  database   {psql} {url}
+  jobs       {where}; after a change: {command} chronoapply {where}
+  preview    {command} preview {preview} --count 5
+  audit      {command} chronoaudit
+"""
+
+
+def run_processes() -> int:
+    """Run the Procfile until one process ends or a signal comes; return the code."""
+    # Its own five seconds would kill a worker in the middle of its drain.
+    honcho.manager.KILL_WAIT = STOP_SECONDS
+    manager = honcho.manager.Manager()
+    procfile = parse_procfile((ROOT / "examples" / "Procfile").read_text())
+    for name, command in procfile.processes.items():
+        manager.add_process(name, command, env=dict(os.environ), cwd=str(ROOT))
+    signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    manager.loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # What is left to stop is stopped.
+    if manager.returncode in {130, 143}:
+        return 0
+    print("error: a process ended by itself, see its last lines above", file=sys.stderr)
+    return 1
+
+
+def run() -> int:
+    """Run the stack; return the exit code."""
+    LOCAL.mkdir(exist_ok=True)
+    write_env_file(ROOT / ".env")
+    environ.Env.read_env(ROOT / ".env")
+    with only_one(), database() as url:
+        port = RECEIVER_PORT
+        if not postgres.is_free(port):
+            port = postgres.free_port()
+            print(f"port {RECEIVER_PORT} is taken: the receiver takes {port}")
+        os.environ.update(
+            DATABASE_URL=url,
+            CHRONO_RECEIVER_PORT=str(port),
+            PYTHONUNBUFFERED="1",
+            PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        )
+        manage("migrate", "--verbosity", "0")
+        demo = demo_for(port)
+        manage("chronoapply", str(demo))
+        print(welcome(url, demo), flush=True)
+        return run_processes()
+
+
+def main() -> int:
+    """Run the stack; every expected trouble is one line."""
+    try:
+        return run()
+    except (CannotRun, postgres.PostgresError) as error:
+        print(f"error: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"error: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
