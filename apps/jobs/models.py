@@ -1,0 +1,75 @@
+"""The tables of definitions."""
+
+from django.db import models
+
+
+class Job(models.Model):
+    """One job of one tenant, named by its key; deleted softly."""
+
+    id = models.UUIDField(primary_key=True)
+    tenant = models.IntegerField(default=1)
+    key = models.CharField(max_length=200)
+    name = models.CharField(max_length=200, blank=True)
+    part = models.SmallIntegerField()
+    version = models.IntegerField(
+        default=1, help_text="Planning version: every change of the plan takes the next."
+    )
+    revision = models.IntegerField(default=1, help_text="The revision in force.")
+    epoch = models.BigIntegerField(
+        default=0, help_text="The partition's epoch as of the last change."
+    )
+    activated_at = models.DateTimeField(
+        help_text="The plan in force decides strictly after this instant."
+    )
+    paused = models.BooleanField(default=False)
+    pause_note = models.TextField(blank=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "chrono_job"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "key"],
+                condition=models.Q(deleted_at__isnull=True),
+                name="chrono_job_key",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(part__range=(0, 63)), name="chrono_job_part"
+            ),
+        ]
+        indexes = [
+            # Serves the leaders' delta: the jobs of a partition changed since an epoch.
+            models.Index(fields=["part", "epoch"], name="chrono_job_epoch"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class JobRevision(models.Model):
+    """A definition as it once was; rows are never updated."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, db_index=False)
+    revision = models.IntegerField()
+    schedule = models.JSONField()
+    jitter_window = models.BigIntegerField(help_text="Milliseconds.")
+    overlap_policy = models.CharField(max_length=20)
+    queue = models.CharField(max_length=64)
+    priority = models.SmallIntegerField()
+    target = models.JSONField()
+    payload = models.JSONField(null=True)
+    retry_policy = models.JSONField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "chrono_job_revision"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job", "revision"], name="chrono_job_revision_key"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} r{self.revision}"

@@ -1,0 +1,11 @@
+DROP TABLE chrono_worker;
+DROP TABLE chrono_resolution;
+DROP TABLE chrono_slot;
+DROP TABLE chrono_run_input;
+DROP TABLE chrono_dead_letter;
+DROP TABLE chrono_attempt_kept;
+DROP TABLE chrono_attempt;
+DROP TABLE chrono_run_kept;
+DROP TABLE chrono_run;
+DROP TABLE chrono_lease;
+DROP TABLE chrono_occurrence;

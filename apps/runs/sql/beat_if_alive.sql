@@ -1,0 +1,14 @@
+-- Renew every lease of a worker; tell which of its runs were cancelled.
+-- writes: worker
+-- moves: nothing
+-- index: chrono_worker_pkey
+--
+-- No row means: marked dead. Stop everything, start over under a new id.
+WITH alive AS (
+    UPDATE chrono_worker SET beat_at = clock_timestamp()
+    WHERE id = %(worker)s::uuid AND NOT dead
+    RETURNING id
+)
+SELECT ARRAY(
+    SELECT l.run_id FROM chrono_lease l WHERE l.worker = a.id AND l.cancel
+) FROM alive a

@@ -1,0 +1,298 @@
+"""The statements of this room, one function a file; rows in, frozen values out."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from apps.runtime import sql
+from apps.runtime.sessions import Connection
+from chrono.rules.instants import Millis, to_millis
+
+_SQL = {
+    name: sql.load("runs", name)
+    for name in (
+        "register_worker",
+        "beat_if_alive",
+        "stop_worker",
+        "claim_ready",
+        "list_leases",
+        "load_targets",
+        "load_inputs",
+        "settle_if_leased",
+        "list_stale_workers",
+        "bury_workers_if_stale",
+        "list_orphans",
+        "cancel_if_timed",
+        "cancel_if_ready",
+        "cancel_if_leased",
+        "locate_run",
+    )
+}
+TIMERS = ("chrono_timer", "chrono_timer_far")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """One execution that a worker holds; the token proves it."""
+
+    run_id: uuid.UUID
+    part: int
+    job_id: uuid.UUID
+    revision: int
+    tenant: int
+    attempt: int
+    fence: int
+    due_at: Millis
+    token: uuid.UUID
+    job_deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a worker must know of one revision of a job."""
+
+    job_id: uuid.UUID
+    revision: int
+    target: dict[str, Any]
+    payload: Any
+    retry_policy: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What became of one execution. The default is a plain success.
+
+    ``state`` is a final :class:`~chrono.rules.states.RunState`, or 0 for: again at
+    ``due``, with ``spent`` (0 or 1) added to the attempt number. ``error`` writes a row
+    of ``attempt``; ``payload`` is what a dead letter keeps.
+    """
+
+    run_id: uuid.UUID
+    token: uuid.UUID
+    state: int = 1
+    reason: int = 0
+    spent: int = 1
+    due: Millis = 0
+    error: str | None = None
+    result: Any = None
+    payload: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """A lease whose worker is dead or missing."""
+
+    run_id: uuid.UUID
+    part: int
+    job_id: uuid.UUID
+    revision: int
+    attempt: int
+    token: uuid.UUID
+    job_deleted: bool
+    retry_policy: dict[str, Any] | None
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a run is: a table's word, its cancel flag, and its kind, reason or state."""
+
+    table: str
+    cancel: bool
+    detail: int | None
+
+
+def register_worker(
+    conn: Connection,
+    *,
+    worker: uuid.UUID,
+    host: str,
+    pid: int,
+    concurrency: int,
+    queues: Sequence[str],
+) -> None:
+    """Write the row of a worker process that starts."""
+    _SQL["register_worker"].change(
+        conn,
+        {
+            "worker": worker,
+            "host": host,
+            "pid": pid,
+            "concurrency": concurrency,
+            "queues": list(queues),
+        },
+    )
+
+
+def beat_if_alive(conn: Connection, *, worker: uuid.UUID) -> list[uuid.UUID] | None:
+    """Renew all leases of a worker; return its cancelled runs.
+
+    None means that the worker was marked dead: it must stop everything it runs.
+    """
+    rows = _SQL["beat_if_alive"].run(conn, {"worker": worker})
+    return list(rows[0][0]) if rows else None
+
+
+def stop_worker(conn: Connection, *, worker: uuid.UUID) -> None:
+    """Note that a worker ended by itself; what it still holds is an orphan at once."""
+    _SQL["stop_worker"].change(conn, {"worker": worker})
+
+
+def claim_ready(
+    conn: Connection, *, queue: str, limit: int, worker: uuid.UUID
+) -> list[Lease]:
+    """Claim up to ``limit`` runs of a queue; run it on a hot session only.
+
+    After an error the claim may have been made all the same: see :func:`list_leases`.
+    """
+    rows = _SQL["claim_ready"].run(
+        conn, {"queue": queue, "limit": limit, "worker": worker}
+    )
+    return [_lease(row) for row in rows]
+
+
+def list_leases(conn: Connection, *, worker: uuid.UUID) -> list[Lease]:
+    """Return all that a worker holds, by the database's account."""
+    return [_lease(row) for row in _SQL["list_leases"].run(conn, {"worker": worker})]
+
+
+def load_targets(
+    conn: Connection, *, revisions: Sequence[tuple[uuid.UUID, int]]
+) -> list[Target]:
+    """Return the targets of these (job, revision) pairs; they never change."""
+    rows = _SQL["load_targets"].run(
+        conn,
+        {"jobs": [job for job, _ in revisions], "revisions": [r for _, r in revisions]},
+    )
+    return [
+        Target(job_id=job, revision=rev, target=target, payload=payload, retry_policy=retry)
+        for job, rev, target, payload, retry in rows
+    ]
+
+
+def load_inputs(
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
+) -> dict[uuid.UUID, Any]:
+    """Return the own inputs of those (partition, run) pairs that have one."""
+    rows = _SQL["load_inputs"].run(
+        conn, {"parts": [part for part, _ in runs], "runs": [run for _, run in runs]}
+    )
+    return dict((run, payload) for run, payload in rows)
+
+
+def settle_if_leased(
+    conn: Connection, settlements: Sequence[Settlement], *, horizon: Millis
+) -> set[uuid.UUID]:
+    """Settle a batch; return the runs whose lease held. The others' results are void.
+
+    Repeating a batch whose answer was lost is safe: every row is guarded by its token.
+    """
+    odd = [s for s in settlements if s.state != 1 or s.result is not None]
+    rows = _SQL["settle_if_leased"].run(
+        conn,
+        {
+            "runs": [s.run_id for s in settlements],
+            "tokens": [s.token for s in settlements],
+            "odd_run": [s.run_id for s in odd],
+            "odd_token": [s.token for s in odd],
+            "odd_state": [s.state for s in odd],
+            "odd_reason": [s.reason for s in odd],
+            "odd_spent": [s.spent for s in odd],
+            "odd_due": [s.due for s in odd],
+            "odd_error": [s.error for s in odd],
+            "odd_result": [_json(s.result) for s in odd],
+            "odd_payload": [_json(s.payload) for s in odd],
+            "horizon": horizon,
+        },
+    )
+    return {run for (run,) in rows}
+
+
+def list_stale_workers(conn: Connection, *, ttl: Millis) -> list[uuid.UUID]:
+    """Return living workers whose last beat is older than ``ttl``."""
+    return [w for (w,) in _SQL["list_stale_workers"].run(conn, {"ttl": ttl})]
+
+
+def bury_workers_if_stale(
+    conn: Connection, *, workers: Sequence[uuid.UUID], ttl: Millis
+) -> list[uuid.UUID]:
+    """Mark these workers dead where still stale under their row lock; return those."""
+    rows = _SQL["bury_workers_if_stale"].run(conn, {"workers": list(workers), "ttl": ttl})
+    return [w for (w,) in rows]
+
+
+def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
+    """Return leases of dead or missing workers, to be settled by token."""
+    return [
+        Orphan(
+            run_id=run,
+            part=part,
+            job_id=job,
+            revision=revision,
+            attempt=attempt,
+            token=token,
+            job_deleted=bool(deleted),
+            retry_policy=policy,
+            payload=payload,
+        )
+        for run, part, job, revision, attempt, token, deleted, policy, payload in _SQL[
+            "list_orphans"
+        ].run(conn, {"limit": limit})
+    ]
+
+
+def cancel_if_timed(
+    conn: Connection, *, run: uuid.UUID, part: int, reason: int, timers: str
+) -> bool:
+    """Cancel a run that waits in ``timers``; return whether it did."""
+    return bool(
+        _SQL["cancel_if_timed"].run(
+            conn, {"run": run, "part": part, "reason": reason}, timers=timers
+        )
+    )
+
+
+def cancel_if_ready(conn: Connection, *, run: uuid.UUID, reason: int) -> bool:
+    """Cancel a run that lies in ready; return whether it lay there.
+
+    Look at the lease again after the commit: a claim may have been open on it.
+    """
+    return bool(_SQL["cancel_if_ready"].run(conn, {"run": run, "reason": reason}))
+
+
+def cancel_if_leased(conn: Connection, *, run: uuid.UUID, part: int) -> bool:
+    """Flag a run in execution as cancelled; return whether it is one."""
+    return bool(_SQL["cancel_if_leased"].run(conn, {"run": run, "part": part}))
+
+
+def locate_run(conn: Connection, *, run: uuid.UUID, part: int) -> list[Place]:
+    """Return every place of a run in one snapshot; more than one only if withdrawn."""
+    return [
+        Place(table=table, cancel=cancel, detail=detail)
+        for table, cancel, detail in _SQL["locate_run"].run(
+            conn, {"run": run, "part": part}
+        )
+    ]
+
+
+def _lease(row: tuple[Any, ...]) -> Lease:
+    run, part, job, revision, tenant, attempt, fence, due_at, token, deleted = row
+    return Lease(
+        run_id=run,
+        part=part,
+        job_id=job,
+        revision=revision,
+        tenant=tenant,
+        attempt=attempt,
+        fence=fence,
+        due_at=to_millis(due_at),
+        token=token,
+        job_deleted=bool(deleted),
+    )
+
+
+def _json(value: Any) -> Jsonb | None:
+    return None if value is None else Jsonb(value)

@@ -1,0 +1,121 @@
+-- Fires up to some hundred due timers of many partitions in one fenced statement.
+-- writes: timer timer_far occurrence ready
+-- moves: timer -> ready | occurrence (skipped)
+-- locks: partition rows in id order FOR SHARE, then timer rows
+-- index: {bucket} (part, due_at, ref, kind, version)
+--
+-- The guard compares fence, term and epoch under FOR SHARE: a takeover or an edit waits
+-- for this statement, or this statement waits for it, re-reads the row and drops the
+-- partition. Everything below draws its rows from `held`. A timer already moved or
+-- edited away is simply not found. The look-up by LATERAL … OFFSET 0 can't flip to a
+-- scan where statistics say the bucket is empty.
+WITH locked AS MATERIALIZED (
+    SELECT id, fence, term, epoch FROM chrono_partition
+    WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
+), held AS MATERIALIZED (
+    SELECT id FROM locked WHERE (id, fence, term, epoch) IN (
+        SELECT g.id, g.fence, g.term, g.epoch FROM unnest(
+            %(parts)s::smallint[], %(fences)s::bigint[],
+            %(terms)s::uuid[], %(epochs)s::bigint[]
+        ) AS g (id, fence, term, epoch)
+    )
+), due AS MATERIALIZED (
+    SELECT d.n, d.part, to_timestamp(d.due / 1000.0::float8) AS due_at, d.ref, d.kind,
+        d.version, to_timestamp(d.scheduled_for / 1000.0::float8) AS scheduled_for,
+        d.run_id, d.revision, d.tenant, d.queue, d.priority, d.tag, d.fence,
+        nullif(d.skip, 0) AS skip, nullif(d.span, 0) AS span,
+        to_timestamp(nullif(d.last_for, 0) / 1000.0::float8) AS last_for, d.bounded,
+        to_timestamp(nullif(d.next_for, 0) / 1000.0::float8) AS next_for,
+        to_timestamp(nullif(d.next_due, 0) / 1000.0::float8) AS next_due
+    FROM unnest(
+        %(ns)s::integer[], %(part)s::smallint[], %(due)s::bigint[], %(ref)s::uuid[],
+        %(kind)s::smallint[], %(version)s::integer[], %(scheduled_for)s::bigint[],
+        %(run_id)s::uuid[], %(revision)s::integer[], %(tenant)s::integer[],
+        %(queue)s::text[], %(priority)s::smallint[], %(tag)s::bigint[],
+        %(fence)s::bigint[], %(skip)s::smallint[], %(span)s::integer[],
+        %(last_for)s::bigint[], %(bounded)s::boolean[], %(next_for)s::bigint[],
+        %(next_due)s::bigint[]
+    ) AS d (
+        n, part, due, ref, kind, version, scheduled_for, run_id, revision, tenant,
+        queue, priority, tag, fence, skip, span, last_for, bounded, next_for, next_due
+    )
+    WHERE d.part IN (SELECT id FROM held)
+        AND to_timestamp(d.due / 1000.0::float8) <= (SELECT clock_timestamp())
+), taken AS MATERIALIZED (
+    SELECT d.*, t.tid, t.job_id, t.attempt_group, t.attempt, t.prev
+    FROM due d CROSS JOIN LATERAL (
+        SELECT t.ctid AS tid, t.job_id, t.attempt_group, t.attempt, t.prev
+        FROM {bucket} t
+        WHERE t.part = d.part AND t.due_at = d.due_at AND t.ref = d.ref
+            AND t.kind = d.kind AND t.version = d.version
+            AND t.scheduled_for = d.scheduled_for
+        OFFSET 0 FOR UPDATE
+    ) t
+), deleted AS (
+    DELETE FROM {bucket} WHERE ctid = ANY(ARRAY(SELECT tid FROM taken))
+), decided AS MATERIALIZED (
+    -- 2 = overlap. Settled means: in run, by primary key, as a scalar look-up.
+    SELECT t.*, CASE
+        WHEN t.skip IS NOT NULL THEN t.skip
+        WHEN t.bounded AND t.prev IS NOT NULL AND (
+            SELECT true FROM chrono_run r
+            WHERE r.part = t.part AND r.id = t.prev LIMIT 1
+        ) IS NOT TRUE THEN 2
+        WHEN t.bounded AND (
+            SELECT true FROM chrono_slot s
+            WHERE s.part = t.part AND s.job_id = t.job_id LIMIT 1
+        ) THEN 2
+    END::smallint AS reason
+    FROM taken t
+), ledger AS (
+    INSERT INTO chrono_occurrence (
+        scheduled_for, job_id, run_id, fence, version, revision, attempt_group, part,
+        outcome, kind, reason, occurrences, last_scheduled_for
+    )
+    SELECT scheduled_for, job_id, run_id, fence, version, revision, attempt_group, part,
+        CASE WHEN reason IS NULL THEN 1 ELSE 2 END, kind, reason, span, last_for
+    FROM decided WHERE kind <> 4
+    ON CONFLICT DO NOTHING
+    RETURNING part, job_id, scheduled_for, attempt_group
+), judged AS MATERIALIZED (
+    SELECT d.*, CASE
+        WHEN d.kind = 4 THEN CASE
+            WHEN (SELECT true FROM chrono_withdrawn w
+                WHERE w.run_id = d.run_id AND w.part = d.part LIMIT 1) THEN -2
+            ELSE 0 END
+        WHEN (d.part, d.job_id, d.scheduled_for, d.attempt_group) IN (
+            SELECT part, job_id, scheduled_for, attempt_group FROM ledger
+        ) THEN coalesce(d.reason, 0)
+        ELSE -1
+    END::smallint AS verdict
+    FROM decided d
+), next_near AS (
+    INSERT INTO chrono_timer (
+        due_at, scheduled_for, ref, job_id, prev, version, revision, part, kind
+    )
+    SELECT next_due, next_for, ref, job_id,
+        CASE WHEN verdict = 0 THEN run_id ELSE prev END, version, revision, part, kind
+    FROM judged
+    WHERE next_due < to_timestamp(%(horizon)s::bigint / 1000.0::float8)
+    ON CONFLICT DO NOTHING
+), next_far AS (
+    INSERT INTO chrono_timer_far (
+        due_at, scheduled_for, ref, job_id, prev, version, revision, part, kind
+    )
+    SELECT next_due, next_for, ref, job_id,
+        CASE WHEN verdict = 0 THEN run_id ELSE prev END, version, revision, part, kind
+    FROM judged
+    WHERE next_due >= to_timestamp(%(horizon)s::bigint / 1000.0::float8)
+    ON CONFLICT DO NOTHING
+), readied AS (
+    INSERT INTO chrono_ready (
+        due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part,
+        priority, attempt, slice, queue
+    )
+    SELECT due_at, clock_timestamp(), run_id, job_id, tag, fence, revision, tenant,
+        part, priority, attempt, %(slice)s::smallint, queue
+    FROM judged WHERE verdict = 0
+)
+SELECT (SELECT array_agg(id) FROM held),
+    (SELECT array_agg(n) FROM judged),
+    (SELECT array_agg(verdict) FROM judged)

@@ -1,0 +1,18 @@
+-- Of these runs, list those that are still live: leased, waiting, or ready.
+-- writes: nothing
+--
+-- The slow path of overlap skip, for a previous run older than the history kept.
+SELECT w.run_id
+FROM unnest(%(parts)s::smallint[], %(runs)s::uuid[]) AS w (part, run_id)
+WHERE EXISTS (
+        SELECT FROM chrono_lease l WHERE l.run_id = w.run_id AND l.part = w.part)
+    OR EXISTS (
+        SELECT FROM chrono_timer t
+        WHERE t.part = w.part AND t.ref = w.run_id AND t.kind <> 1)
+    OR EXISTS (
+        SELECT FROM chrono_timer_far t
+        WHERE t.part = w.part AND t.ref = w.run_id AND t.kind <> 1)
+    OR EXISTS (
+        SELECT FROM chrono_parked k WHERE k.run_id = w.run_id AND k.part = w.part)
+    OR EXISTS (
+        SELECT FROM chrono_blocked b WHERE b.run_id = w.run_id AND b.part = w.part)
