@@ -27,6 +27,13 @@ class Connect(Protocol):
     def __call__(self, **options: Any) -> pg.Connection: ...
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that look at a server, so that `-m server` picks them."""
+    for item in items:
+        if "databases" in getattr(item, "fixturenames", ()):
+            item.add_marker("server")
+
+
 @pytest.fixture(scope="session")
 def databases() -> Iterator[pg.Databases]:
     """The session's server with its migrated template."""
