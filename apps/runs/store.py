@@ -29,6 +29,12 @@ _SQL = {
         "cancel_if_ready",
         "cancel_if_leased",
         "locate_run",
+        "keep_runs",
+        "keep_attempts",
+        "read_last_write",
+        "purge_runs_kept",
+        "purge_attempts_kept",
+        "purge_dead_letters",
     )
 }
 TIMERS = ("chrono_timer", "chrono_timer_far")
@@ -276,6 +282,37 @@ def locate_run(conn: Connection, *, run: uuid.UUID, part: int) -> list[Place]:
             conn, {"run": run, "part": part}
         )
     ]
+
+
+def keep_runs(conn: Connection, *, leaf: str) -> int:
+    """Copy a day's runs that were no success to ``chrono_run_kept``."""
+    return _SQL["keep_runs"].change(conn, leaf=leaf)
+
+
+def keep_attempts(conn: Connection, *, leaf: str) -> int:
+    """Copy a day's attempts whose run is kept to ``chrono_attempt_kept``."""
+    return _SQL["keep_attempts"].change(conn, leaf=leaf)
+
+
+def read_last_write(conn: Connection, *, leaf: str) -> Millis | None:
+    """Return when the last rows of a day leaf were written, None if it has none."""
+    [(written,)] = _SQL["read_last_write"].run(conn, leaf=leaf)
+    return None if written is None else to_millis(written)
+
+
+def purge_runs_kept(conn: Connection, *, before: Millis, limit: int) -> int:
+    """Delete kept runs that finished before an instant; return how many."""
+    return _SQL["purge_runs_kept"].change(conn, {"before": before, "limit": limit})
+
+
+def purge_attempts_kept(conn: Connection, *, before: Millis, limit: int) -> int:
+    """Delete kept attempts that finished before an instant; return how many."""
+    return _SQL["purge_attempts_kept"].change(conn, {"before": before, "limit": limit})
+
+
+def purge_dead_letters(conn: Connection, *, before: Millis, limit: int) -> int:
+    """Delete dead letters that died before an instant; return how many."""
+    return _SQL["purge_dead_letters"].change(conn, {"before": before, "limit": limit})
 
 
 def _lease(row: tuple[Any, ...]) -> Lease:

@@ -3,10 +3,23 @@
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
 
-READ_CLOCK = sql.load("runtime", "read_clock")
+_READ_CLOCK = sql.load("runtime", "read_clock")
+_LIST_LEAVES = sql.load("runtime", "list_leaves")
+_IS_EMPTY = sql.load("runtime", "is_empty")
 
 
 def read_clock(conn: Connection) -> float:
     """Return the database's clock in epoch milliseconds."""
-    [(moment,)] = READ_CLOCK.run(conn)
+    [(moment,)] = _READ_CLOCK.run(conn)
     return float(moment)
+
+
+def list_leaves(conn: Connection, *, parent: str) -> list[tuple[str, bool]]:
+    """Return name and pending detach of each leaf of a table."""
+    return [(n, bool(p)) for n, p in _LIST_LEAVES.run(conn, {"parent": parent})]
+
+
+def is_empty(conn: Connection, *, table: str) -> bool:
+    """Return whether a table has no row."""
+    [(empty,)] = _IS_EMPTY.run(conn, table=table)
+    return bool(empty)

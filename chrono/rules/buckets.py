@@ -23,7 +23,7 @@ __all__ = [
     "day_start",
 ]
 
-_BUCKET = re.compile(r"timer_([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})")
+_BUCKET = re.compile(r"chrono_timer_([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})")
 _LEAF = re.compile(r"([a-z][a-z_]*)_([0-9]{4})([0-9]{2})([0-9]{2})")
 
 
@@ -33,7 +33,7 @@ def bucket_start(moment: Millis) -> Millis:
 
 
 def bucket_name(moment: Millis) -> str:
-    """Return the table name of the hour an instant lies in: timer_2026112915."""
+    """Return the table name of the hour an instant lies in: chrono_timer_2026112915."""
     return _bucket_name(moment // HOUR)
 
 
@@ -69,7 +69,7 @@ def day_range_from_name(name: str) -> tuple[str, Millis, Millis]:
 
 @lru_cache(maxsize=1024)
 def _bucket_name(hour: int) -> str:
-    return f"timer_{from_millis(hour * HOUR):%Y%m%d%H}"
+    return f"chrono_timer_{from_millis(hour * HOUR):%Y%m%d%H}"
 
 
 @lru_cache(maxsize=1024)

@@ -40,7 +40,8 @@ WITH locked AS MATERIALIZED (
         queue, priority, tag, fence, skip, span, last_for, bounded, next_for, next_due
     )
     WHERE d.part IN (SELECT id FROM held)
-        AND to_timestamp(d.due / 1000.0::float8) <= (SELECT clock_timestamp())
+        AND to_timestamp(d.due / 1000.0::float8) <= coalesce(
+            to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp())
 ), taken AS MATERIALIZED (
     SELECT d.*, t.tid, t.job_id, t.attempt_group, t.attempt, t.prev
     FROM due d CROSS JOIN LATERAL (

@@ -1,0 +1,3 @@
+-- Tell whether any run is withdrawn at all.
+-- writes: nothing
+SELECT EXISTS (SELECT FROM chrono_withdrawn)

@@ -1,0 +1,70 @@
+"""The statements of this room, one function a file."""
+
+from apps.runtime import sql
+from apps.runtime.sessions import Connection
+
+SLICES = 8
+
+_PUBLISH_SLICE = sql.load("queue", "publish_slice")
+_MEASURE_SLICES = sql.load("queue", "measure_slices")
+_COUNT_LEFTOVERS = sql.load("queue", "count_leftovers")
+_MOVE_LEFTOVERS = sql.load("queue", "move_leftovers")
+_LOCK_SLICE = sql.load("queue", "lock_slice")
+_TRUNCATE_SLICE = sql.load("queue", "truncate_slice")
+_TAKE_OUT_WITHDRAWN = sql.load("queue", "take_out_withdrawn")
+_HAS_WITHDRAWN = sql.load("queue", "has_withdrawn")
+_FORGET_WITHDRAWN = sql.load("queue", "forget_withdrawn")
+
+
+def table_of(current: int) -> str:
+    """Return the table of a slice."""
+    return f"chrono_ready_{current}"
+
+
+def publish_slice(conn: Connection, *, current: int) -> None:
+    """Send new ready rows to this slice; a leader that has not heard may go on."""
+    _PUBLISH_SLICE.change(conn, {"slice": current})
+
+
+def measure_slices(conn: Connection) -> dict[int, int]:
+    """Return the bytes of each slice's heap."""
+    return dict((number, size) for number, size in _MEASURE_SLICES.run(conn))
+
+
+def count_leftovers(conn: Connection, *, number: int, limit: int) -> int:
+    """Return how many rows a slice has, counting no further than ``limit``."""
+    [(count,)] = _COUNT_LEFTOVERS.run(conn, {"limit": limit}, slice=table_of(number))
+    return int(count)
+
+
+def move_leftovers(conn: Connection, *, number: int, current: int, limit: int) -> int:
+    """Move up to ``limit`` rows of an old slice into the current; return how many."""
+    return _MOVE_LEFTOVERS.change(
+        conn, {"limit": limit, "current": current}, slice=table_of(number)
+    )
+
+
+def lock_slice(conn: Connection, *, number: int) -> None:
+    """Lock a slice against everybody until the open transaction ends."""
+    _LOCK_SLICE.change(conn, slice=table_of(number))
+
+
+def truncate_slice(conn: Connection, *, number: int) -> None:
+    """Truncate a slice in the transaction that locked it and found it empty."""
+    _TRUNCATE_SLICE.change(conn, slice=table_of(number))
+
+
+def take_out_withdrawn(conn: Connection, *, number: int) -> int:
+    """Delete a slice's withdrawn runs; return how many."""
+    return _TAKE_OUT_WITHDRAWN.change(conn, slice=table_of(number))
+
+
+def has_withdrawn(conn: Connection) -> bool:
+    """Return whether any run is withdrawn."""
+    [(any_withdrawn,)] = _HAS_WITHDRAWN.run(conn)
+    return bool(any_withdrawn)
+
+
+def forget_withdrawn(conn: Connection) -> int:
+    """Forget withdrawn runs that lie nowhere any more; return how many."""
+    return _FORGET_WITHDRAWN.change(conn)

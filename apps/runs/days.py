@@ -1,0 +1,124 @@
+"""The day leaves of the ledger and the history: made ahead, dropped when over."""
+
+from dataclasses import dataclass
+
+import psycopg
+
+from apps.runs import store
+from apps.runtime import partitions
+from apps.runtime.sessions import Connection
+from chrono.rules.buckets import DAY, day_name, day_range_from_name, day_start
+from chrono.rules.instants import Millis, from_millis
+from chrono.rules.keys import day_bounds
+
+AHEAD: Millis = 3 * DAY
+BEHIND: Millis = 2 * DAY
+"""How far back days are made: a one-shot may lie a day back, an outage lasts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of day leaves and how long its days are kept after their last write."""
+
+    name: str
+    key: str
+    by_id: bool
+    kept: Millis
+
+
+OCCURRENCE = Table(
+    name="chrono_occurrence", key="scheduled_for", by_id=False, kept=30 * DAY
+)
+RUN = Table(name="chrono_run", key="id", by_id=True, kept=7 * DAY)
+ATTEMPT = Table(name="chrono_attempt", key="run_id", by_id=True, kept=7 * DAY)
+TABLES = (OCCURRENCE, RUN, ATTEMPT)
+OTHERS_KEPT: Millis = 30 * DAY
+DEAD_LETTERS_KEPT: Millis = 90 * DAY
+PURGE = 1_000
+
+
+def ensure_days(conn: Connection, *, now: Millis) -> int:
+    """Make the leaves from two days back, or the newest there is, to three days ahead.
+
+    Returns how many rows had gone to a default leaf and were moved: more than none is
+    an alarm. Leaves off, without an error, where a lock is not to be had.
+    """
+    strays = 0
+    for table in TABLES:
+        have = _days(conn, table)
+        start = day_start(now) - BEHIND
+        if have:
+            start = min(start, max(start - 30 * DAY, max(have) + DAY))
+        for day in range(start, day_start(now) + AHEAD + 1, DAY):
+            if day in have:
+                continue
+            lower, upper = _bounds(table, day)
+            try:
+                strays += partitions.attach_leaf(
+                    conn,
+                    parent=table.name,
+                    leaf=day_name(table.name, day),
+                    key=table.key,
+                    lower=lower,
+                    upper=upper,
+                )
+            except psycopg.errors.LockNotAvailable:
+                return strays
+    return strays
+
+
+def drop_old_days(conn: Connection, *, now: Millis) -> list[str]:
+    """Drop days that are over; keep the few runs that were no success for longer.
+
+    A run's day is over when its last write is seven days old, whatever its date.
+    """
+    dropped: list[str] = []
+    for table in TABLES:
+        for day, leaf in sorted(_days(conn, table).items()):
+            if day + DAY > now - table.kept or not _is_over(conn, table, leaf, now):
+                continue
+            try:
+                with conn.transaction():
+                    if table is RUN:
+                        store.keep_runs(conn, leaf=leaf)
+                    if table is ATTEMPT:
+                        store.keep_attempts(conn, leaf=leaf)
+                    partitions.drop_table(conn, table=leaf)
+            except psycopg.errors.LockNotAvailable:
+                continue
+            dropped.append(leaf)
+    return dropped
+
+
+def purge_kept(conn: Connection, *, now: Millis) -> int:
+    """Delete kept runs, attempts and dead letters past their retention; return how many.
+
+    A bounded number a call; call again while it returns more than none.
+    """
+    return (
+        store.purge_runs_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
+        + store.purge_attempts_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
+        + store.purge_dead_letters(conn, before=now - DEAD_LETTERS_KEPT, limit=PURGE)
+    )
+
+
+def _is_over(conn: Connection, table: Table, leaf: str, now: Millis) -> bool:
+    if not table.by_id:
+        return True
+    written = store.read_last_write(conn, leaf=leaf)
+    return written is None or written < now - table.kept
+
+
+def _days(conn: Connection, table: Table) -> dict[Millis, str]:
+    return {
+        day_range_from_name(leaf.name)[1]: leaf.name
+        for leaf in partitions.list_leaves(conn, parent=table.name)
+        if not leaf.name.endswith("_default")
+    }
+
+
+def _bounds(table: Table, day: Millis) -> tuple[str, str]:
+    if table.by_id:
+        lower, upper = day_bounds(day)
+        return str(lower), str(upper)
+    return from_millis(day).isoformat(), from_millis(day + DAY).isoformat()

@@ -1,0 +1,7 @@
+-- Delete what is past its retention, a bounded number a statement.
+-- writes: attempt_kept
+DELETE FROM chrono_attempt_kept WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM chrono_attempt_kept
+    WHERE finished_at < to_timestamp(%(before)s::bigint / 1000.0::float8)
+    ORDER BY finished_at LIMIT %(limit)s::integer FOR UPDATE SKIP LOCKED
+))

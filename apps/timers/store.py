@@ -1,0 +1,45 @@
+"""The statements of this room, one function a file."""
+
+from dataclasses import dataclass
+
+from apps.runtime import sql
+from apps.runtime.sessions import Connection
+from chrono.rules.instants import Millis, to_millis
+
+_READ_DISPATCH_STATE = sql.load("timers", "read_dispatch_state")
+_PUBLISH_HORIZON = sql.load("timers", "publish_horizon")
+_MOVE_FAR_TIMERS = sql.load("timers", "move_far_timers")
+_MOVE_TO_FAR = sql.load("timers", "move_to_far")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchState:
+    """What upkeep published: where ready rows go, and up to when hours have buckets."""
+
+    slice: int
+    horizon: Millis
+
+
+def read_dispatch_state(conn: Connection) -> DispatchState:
+    """Return the current slice and horizon; older values than these are harmless."""
+    [(current, horizon)] = _READ_DISPATCH_STATE.run(conn)
+    return DispatchState(slice=current, horizon=to_millis(horizon))
+
+
+def publish_horizon(conn: Connection, *, horizon: Millis) -> None:
+    """Publish a horizon; call it once every hour before it has its bucket."""
+    _PUBLISH_HORIZON.change(conn, {"horizon": horizon})
+
+
+def move_far_timers(
+    conn: Connection, *, first: Millis, horizon: Millis, limit: int
+) -> int:
+    """Move far timers due in [first, horizon) into their buckets; return how many."""
+    return _MOVE_FAR_TIMERS.change(
+        conn, {"first": first, "horizon": horizon, "limit": limit}
+    )
+
+
+def move_to_far(conn: Connection, *, bucket: str) -> int:
+    """Move all rows of a detached bucket to the far table; return how many."""
+    return _MOVE_TO_FAR.change(conn, bucket=bucket)
