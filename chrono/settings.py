@@ -54,12 +54,17 @@ USE_I18N = False
 
 def _database(url: str, name: str) -> dict[str, object]:
     """Return Django's settings for the database at `url`, a PostgreSQL one."""
-    config: dict[str, object] = dict(environ.Env.db_url_config(url))
-    if config.get("ENGINE") != "django.db.backends.postgresql":
-        raise ImproperlyConfigured(
-            f"{name} is not a PostgreSQL address: "
-            "write postgres://user:password@host:5432/database"
-        )
+    wrong = ImproperlyConfigured(
+        f"{name} is not a PostgreSQL address: "
+        "write postgres://user:password@host:5432/database"
+    )
+    # psycopg reads the same text, and knows these two names.
+    if not url.startswith(("postgres://", "postgresql://")):
+        raise wrong
+    try:
+        config: dict[str, object] = dict(environ.Env.db_url_config(url))
+    except ValueError:
+        raise wrong from None
     options = config.setdefault("OPTIONS", {})
     if isinstance(options, dict):
         options.setdefault(

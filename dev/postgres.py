@@ -276,10 +276,9 @@ class Server:
             return None
         with contextlib.suppress(OSError), self.log.open(errors="replace") as log:
             log.seek(before)
-            written = log.read()
-            for line in written.splitlines():
-                if "FATAL" in line or "Address already in use" in line:
-                    return line.strip()
+            reason = _reason(log.read())
+            if reason:
+                return reason
         return _last_line(done.stdout)
 
     def _write_config(self) -> None:
@@ -429,6 +428,20 @@ def _quoted(value: Setting) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _reason(log: str) -> str | None:
+    """Return why the server did not start, in its own words."""
+    before = ""
+    for line in log.splitlines():
+        words = line.partition("]")[2].strip()
+        if "Address already in use" in words:
+            return words
+        if words.startswith("FATAL:"):
+            # A broken configuration is explained in the line before.
+            return before if "contains errors" in words else words
+        before = words
+    return None
 
 
 def _last_line(text: str) -> str:

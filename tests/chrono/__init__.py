@@ -1,0 +1,1 @@
+"""Settings, commands and logs: what ties the rooms together."""

@@ -1,0 +1,1 @@
+"""The developer's tools: the server in a folder, the set-up, `make run`."""

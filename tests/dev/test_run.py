@@ -1,0 +1,55 @@
+"""`make run`'s parts that can go wrong before a process starts."""
+
+import base64
+import stat
+
+import pytest
+
+from dev import run
+
+
+def test_the_env_file_is_written_once_and_for_its_owner_alone(tmp_path):
+    path = tmp_path / ".env"
+    run.write_env_file(path)
+    text = path.read_text()
+    values = dict(
+        line.split("=", 1) for line in text.splitlines() if not line.startswith("#")
+    )
+    assert len(values["SECRET_KEY"]) >= 50
+    secret = values["CHRONO_WEBHOOK_SECRET"].removeprefix("whsec_")
+    assert len(base64.b64decode(secret, validate=True)) == 32
+    assert values["CHRONO_EGRESS_ALLOW"] == "127.0.0.0/8"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    run.write_env_file(path)
+    assert path.read_text() == text
+
+
+def test_a_server_that_does_not_answer_is_one_line_without_its_password():
+    with pytest.raises(run.CannotRun, match="does not answer") as caught:
+        run.check_server("postgres://chrono:hush@127.0.0.1:1/none", "the server")
+    assert "\n" not in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_supported_server_is_taken_and_an_older_one_refused(dsn, monkeypatch):
+    run.check_server(dsn, "the server")
+    monkeypatch.setattr(run, "OLDEST", 99)
+    with pytest.raises(run.CannotRun, match=r"is PostgreSQL \d\d: Chrono needs 99 to"):
+        run.check_server(dsn, "the server")
+
+
+def test_only_one_runs_in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "LOCAL", tmp_path)
+    second = run.only_one()
+    with run.only_one(), pytest.raises(run.CannotRun, match="already runs"):
+        second.__enter__()
+    with run.only_one():
+        assert (tmp_path / "run.lock").exists()
+
+
+def test_the_demo_follows_the_receiver_s_port(tmp_path, monkeypatch):
+    assert run.demo_for(run.RECEIVER_PORT) == run.ROOT / "examples" / "demo.yaml"
+    monkeypatch.setattr(run, "LOCAL", tmp_path)
+    text = run.demo_for(4321).read_text()
+    assert text.count("127.0.0.1:4321/") == 3
+    assert str(run.RECEIVER_PORT) not in text
