@@ -127,23 +127,23 @@ class Compiled:
         "_days",
         "_first_of_day",
         "_first_second",
-        "_hours",
         "_minutes",
-        "_months",
-        "_reading",
         "_seconds",
         "_special",
         "_weekdays",
         "fixed_time",
+        "hours",
+        "months",
         "never_fires_because",
+        "reading",
     )
 
     def __init__(self, reading: dialect.Reading) -> None:
-        self._reading = reading
+        self.reading = reading
         self._seconds = _mask(dialect.SECOND, reading.second)
         self._minutes = _mask(dialect.MINUTE, reading.minute)
-        self._hours = _mask(dialect.HOUR, reading.hour)
-        self._months = _mask(dialect.MONTH, reading.month)
+        self.hours = _mask(dialect.HOUR, reading.hour)
+        self.months = _mask(dialect.MONTH, reading.month)
         self._days = _mask(dialect.DAY_OF_MONTH, reading.day_of_month)
         weekdays = _mask(dialect.DAY_OF_WEEK, reading.day_of_week)
         self._weekdays = [
@@ -164,7 +164,7 @@ class Compiled:
         )
         self._first_second = _lowest(self._seconds)
         self._first_of_day = (
-            _lowest(self._hours) * 3600
+            _lowest(self.hours) * 3600
             + _lowest(self._minutes) * 60
             + self._first_second
         )
@@ -178,7 +178,7 @@ class Compiled:
         day, second = divmod(after + 1, _DAY)
         today = date.fromordinal(day + _FIRST_ORDINAL)
         year, month = today.year, today.month
-        days = self._days_of(year, month)
+        days = self.days_of(year, month)
         if days >> today.day & 1:
             found = self._next_of_day(second)
             if found is not None:
@@ -191,35 +191,13 @@ class Compiled:
                 year, month = year + 1, 1
                 if year > last_year:
                     return None
-            days = self._days_of(year, month)
+            days = self.days_of(year, month)
         number = date(year, month, _lowest(days)).toordinal() - _FIRST_ORDINAL
         return number * _DAY + self._first_of_day
 
-    def matches_day(self, day: date) -> bool:
-        """Return whether the expression fires on a date at all."""
-        return bool(self._days_of(day.year, day.month) >> day.day & 1)
-
-    def _next_of_day(self, second: int) -> int | None:
-        """Return the first matching second of a day from this one on."""
-        hour, rest = divmod(second, 3600)
-        if self._hours >> hour & 1:
-            minute, rest = divmod(rest, 60)
-            if self._minutes >> minute & 1 and (left := self._seconds >> rest):
-                return second + _lowest(left)
-            if left := self._minutes >> (minute + 1):
-                minute += 1 + _lowest(left)
-                return hour * 3600 + minute * 60 + self._first_second
-        if left := self._hours >> (hour + 1):
-            return (
-                self._first_of_day
-                + (hour + 1 + _lowest(left)) * 3600
-                - (_lowest(self._hours) * 3600)
-            )
-        return None
-
-    def _days_of(self, year: int, month: int) -> int:
+    def days_of(self, year: int, month: int) -> int:
         """Return the matching days of a month as a mask: bit 1 is the first."""
-        if not self._months >> month & 1:
+        if not self.months >> month & 1:
             return 0
         # Python counts weekdays from Monday 0, cron from Sunday 0.
         monday_first, length = calendar.monthrange(year, month)
@@ -231,8 +209,26 @@ class Compiled:
         both = of_month & of_week if self._both_days else of_month | of_week
         return both & ((2 << length) - 2)
 
+    def _next_of_day(self, second: int) -> int | None:
+        """Return the first matching second of a day from this one on."""
+        hour, rest = divmod(second, 3600)
+        if self.hours >> hour & 1:
+            minute, rest = divmod(rest, 60)
+            if self._minutes >> minute & 1 and (left := self._seconds >> rest):
+                return second + _lowest(left)
+            if left := self._minutes >> (minute + 1):
+                minute += 1 + _lowest(left)
+                return hour * 3600 + minute * 60 + self._first_second
+        if left := self.hours >> (hour + 1):
+            return (
+                self._first_of_day
+                + (hour + 1 + _lowest(left)) * 3600
+                - (_lowest(self.hours) * 3600)
+            )
+        return None
+
     def _special_days(self, first: int, length: int) -> int:
-        reading = self._reading
+        reading = self.reading
         days = 0
         if reading.last_day:
             days |= 1 << length
@@ -245,9 +241,9 @@ class Compiled:
 
     def _special_weekdays(self, first: int, length: int) -> int:
         days = 0
-        for weekday, nth in self._reading.nth_weekdays:
+        for weekday, nth in self.reading.nth_weekdays:
             days |= 1 << (1 + (weekday - first) % 7 + 7 * (nth - 1))
-        for weekday in self._reading.last_weekdays:
+        for weekday in self.reading.last_weekdays:
             earliest = 1 + (weekday - first) % 7
             days |= 1 << (earliest + (length - earliest) // 7 * 7)
         return days
@@ -255,7 +251,7 @@ class Compiled:
     def _why_never(self) -> str | None:
         # The calendar repeats after 400 years, so this is a proof, not a horizon.
         if any(
-            self._days_of(year, month)
+            self.days_of(year, month)
             for year in range(2000, 2400)
             for month in range(1, 13)
         ):
@@ -263,14 +259,14 @@ class Compiled:
         months = [
             calendar.month_name[number]
             for number in range(1, 13)
-            if self._months >> number & 1
+            if self.months >> number & 1
         ]
         listed = " and ".join(
             part for part in (", ".join(months[:-1]), months[-1]) if part
         )
         verb = "has" if len(months) == 1 else "have"
-        if self._special or not self._reading.day_of_week.startswith("*"):
-            return f"{listed} {verb} no day that matches both day fields."
+        if self._special or not self.reading.day_of_week.startswith("*"):
+            return f"{listed} {verb} no day that matches."
         return f"{listed} {verb} no {_ordinal(_lowest(self._days))}."
 
 

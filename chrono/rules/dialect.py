@@ -294,7 +294,7 @@ def _plain(field: Field, item: str) -> str:
     if match[1] == "*":
         return f"{field.low}-{field.last}{step}" if step else "*"
     if has_hash(match[1]):
-        raise _refused(field, "H is spread by the id of a job", "it in a saved job")
+        raise _needs_job(field)
     low = _number(field, match[1])
     if match[2] is None:
         if not step:
@@ -340,7 +340,7 @@ def _number(field: Field, text: str) -> int:
         offer += f" or `{field.names[0]}` to `{field.names[-1]}`"
         if text[:3] in field.names:
             offer = f"`{text[:3]}`"
-    raise _refused(field, f"{text[:12]} is not a {field.name}", offer)
+    raise _refused(field, f"{text[:12]} is not one of its values", offer)
 
 
 def _unreadable(field: Field, item: str) -> BadCron:
@@ -348,13 +348,22 @@ def _unreadable(field: Field, item: str) -> BadCron:
     if "?" in item:
         return _refused(field, "? is not accepted", "`*`")
     if re.match(r"r(?![a-z])", item) or "~" in item:
-        return _refused(field, f"{shown} would be another time at each reading", "`H`")
+        return _refused(
+            field, f"{shown.upper()} would be another time at each reading", "`H`"
+        )
     if re.match(r"h(?![a-z])", item):
-        return _refused(field, "H is spread by the id of a job", "it in a saved job")
+        return _needs_job(field)
     return _refused(
         field,
         f"{shown} cannot be read",
         f"`*`, `{field.last}`, `{field.low}-{field.last}`, `*/2` or a list with commas",
+    )
+
+
+def _needs_job(field: Field) -> BadCron:
+    return BadCron(
+        f"{field.name}: H is taken from the id of a job, and there is none here.",
+        field="cron",
     )
 
 

@@ -1,0 +1,180 @@
+"""What about a valid cron schedule is likely to surprise its author.
+
+Each finding has a stable code; none of them stops a schedule from being saved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chrono.rules import cron, dialect, zones
+from chrono.rules.instants import DAY, SECOND, Millis, format_instant
+from chrono.rules.schedule import CronSchedule
+
+_LOOK_AHEAD: Millis = 400 * DAY
+"""How far ahead clock changes are looked at: each of a year at least once."""
+_YEARS = range(2001, 2029)
+"""Every combination of weekday and leap year there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One surprise: its stable code and what to tell the author."""
+
+    code: str
+    text: str
+
+
+def findings(schedule: CronSchedule, after: Millis) -> list[Finding]:
+    """Return what is surprising about a valid schedule, clock changes from an instant.
+
+    Raises BadCron or UnknownTimezone for a schedule that is not valid.
+    """
+    compiled = cron.compile_expression(schedule.expression, seconds=schedule.seconds)
+    return [
+        *_seconds(schedule),
+        *_uneven_steps(compiled.reading),
+        *_day_fields(compiled.reading),
+        *_rare_months(compiled),
+        *_clock_changes(schedule, compiled, after),
+        *_top_of_hour(compiled.reading),
+    ]
+
+
+def _seconds(schedule: CronSchedule) -> Iterator[Finding]:
+    if schedule.seconds:
+        yield Finding(
+            "six-field-seconds", "Six fields: the first is the second, not the last."
+        )
+
+
+def _uneven_steps(reading: dialect.Reading) -> Iterator[Finding]:
+    columns = (
+        (dialect.SECOND, reading.second),
+        (dialect.MINUTE, reading.minute),
+        (dialect.HOUR, reading.hour),
+        (dialect.DAY_OF_MONTH, reading.day_of_month),
+        (dialect.MONTH, reading.month),
+        (dialect.DAY_OF_WEEK, reading.day_of_week),
+    )
+    for field, text in columns:
+        for item in text.split(","):
+            match = re.fullmatch(r"([0-9]+)-([0-9]+)/([0-9]+)", item)
+            if match is None or int(match[2]) != field.last:
+                continue
+            low, step = int(match[1]), int(match[3])
+            last = low + (field.last - low) // step * step
+            wrap = field.last + 1 - field.low + low - last
+            if field is dialect.DAY_OF_MONTH:
+                if step > 1:
+                    yield Finding(
+                        "uneven-step",
+                        f"The step /{step} starts again each month, so the distance "
+                        "across its end differs.",
+                    )
+            elif wrap != step:
+                yield Finding(
+                    "uneven-step",
+                    f"The step /{step} does not divide the {field.name}s evenly: "
+                    f"from {last} to {low} it is {wrap}.",
+                )
+
+
+def _day_fields(reading: dialect.Reading) -> Iterator[Finding]:
+    if not reading.both_days:
+        yield Finding(
+            "day-fields-or",
+            "Both day fields are set: it fires on days that match either of them, "
+            "not only on days that match both.",
+        )
+
+
+def _rare_months(compiled: cron.Compiled) -> Iterator[Finding]:
+    months = [month for month in range(1, 13) if compiled.months >> month & 1]
+    empty = {
+        month
+        for month in months
+        for year in _YEARS
+        if not compiled.days_of(year, month)
+    }
+    if not empty:
+        return
+    only_february = all(
+        compiled.days_of(year, month) in (0, 1 << 29 if month == 2 else 0)
+        for month in months
+        for year in _YEARS
+    )
+    if only_february:
+        yield Finding(
+            "leap-day-only", "It fires on 29 February only: in leap years, not 2100."
+        )
+    else:
+        listed = ", ".join(dialect.MONTH.names[month - 1] for month in sorted(empty))
+        yield Finding(
+            "skipped-months",
+            f"Some months have no such day and are left out ({listed}); `L` is the "
+            "last day of each month.",
+        )
+
+
+def _clock_changes(
+    schedule: CronSchedule, compiled: cron.Compiled, after: Millis
+) -> Iterator[Finding]:
+    """Report the first gap and the first fold that hold a wall time of the schedule."""
+    every_hour = compiled.hours == (1 << 24) - 1
+    if every_hour and not compiled.fixed_time:
+        return
+    zone = zones.load(schedule.timezone)
+    segment = zone.segment_at(after // SECOND)
+    end = (after + _LOOK_AHEAD) // SECOND
+    seen = set()
+    while segment.end <= end:
+        segment = zone.segment_at(segment.end)
+        change = segment.offset - segment.before
+        code = "dst-gap" if change > 0 else "dst-fold"
+        if not change or code in seen:
+            continue
+        low = segment.start + min(segment.before, segment.offset)
+        wall = compiled.next_wall(low - 1)
+        if wall is not None and wall < low + abs(change):
+            seen.add(code)
+            yield Finding(code, _change_text(schedule, compiled, code, wall, segment))
+
+
+def _change_text(
+    schedule: CronSchedule,
+    compiled: cron.Compiled,
+    code: str,
+    wall: int,
+    segment: zones.Segment,
+) -> str:
+    local = format_instant(wall * SECOND)[:16].replace("T", " ")
+    where = f"{local} in {schedule.timezone}"
+    if code == "dst-gap":
+        text = f"{where} does not exist (clocks go forward): "
+        if not compiled.fixed_time:
+            return text + "a schedule with `*` does not fire in the missing hour."
+        if schedule.dst_gap == "skip":
+            return text + "it is left out."
+        moved = format_instant((segment.start + segment.offset) * SECOND)[11:16]
+        return f"{text}it fires once at {moved} local time instead."
+    text = f"{where} happens twice (clocks go back): "
+    if not compiled.fixed_time:
+        return text + "a schedule with `*` fires in both."
+    words = {
+        "first": "it fires the first time only.",
+        "second": "it fires the second time only.",
+        "both": "it fires both times.",
+    }
+    return text + words[schedule.dst_fold]
+
+
+def _top_of_hour(reading: dialect.Reading) -> Iterator[Finding]:
+    if reading.minute == "0" and reading.second == "0":
+        yield Finding(
+            "top-of-hour",
+            "Many schedules fire at minute 0; `H` as the minute picks one for the job "
+            "alone.",
+        )

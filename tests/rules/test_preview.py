@@ -1,0 +1,143 @@
+"""A preview tells when, and what may surprise; the command prints it."""
+
+import json
+import time
+
+import pytest
+from django.core.management import call_command
+
+from chrono.rules.instants import parse_instant
+from chrono.rules.preview import preview
+
+AFTER = "2026-01-01T00:00:00Z"
+
+
+def codes(expression, **options):
+    answer = preview(expression, after=parse_instant(AFTER), **options)
+    return [warning["code"] for warning in answer["warnings"]]
+
+
+def test_fires_come_in_utc_and_as_local_time():
+    answer = preview(
+        "30 2 * * *",
+        timezone="America/New_York",
+        after=parse_instant("2026-03-07T12:00:00Z"),
+        count=2,
+    )
+    assert answer["fires"] == ["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"]
+    assert answer["local"] == [
+        "2026-03-08T03:00:00-04:00",
+        "2026-03-09T02:30:00-04:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "options", "expected"),
+    [
+        ("7 9 * * *", {}, []),
+        ("*/15 * * * *", {}, []),
+        ("*/45 * * * *", {}, ["uneven-step"]),
+        ("7 */5 * * *", {}, ["uneven-step"]),
+        ("7 9 */2 * *", {}, ["uneven-step"]),
+        ("7 9-17/3 * * *", {}, []),
+        ("7 9 1,15 * 5", {}, ["day-fields-or"]),
+        ("7 9 1-7 * */7", {}, []),
+        ("7 9 31 * *", {}, ["skipped-months"]),
+        ("7 9 29 * *", {}, ["skipped-months"]),
+        ("7 9 * * 5#5", {}, ["skipped-months"]),
+        ("7 9 L * *", {}, []),
+        ("7 9 29 2 *", {}, ["leap-day-only"]),
+        ("30 2 * * *", {"timezone": "America/New_York"}, ["dst-gap"]),
+        ("30 1 * * *", {"timezone": "America/New_York"}, ["dst-fold"]),
+        ("* 1-2 * * *", {"timezone": "America/New_York"}, ["dst-gap", "dst-fold"]),
+        ("* * * * *", {"timezone": "America/New_York"}, []),
+        ("30 2 1 1 *", {"timezone": "America/New_York"}, []),
+        ("30 7 9 * * *", {"seconds": True}, ["six-field-seconds"]),
+        ("0 9 * * *", {}, ["top-of-hour"]),
+        ("@every 90s", {}, []),
+        ("H * * * *", {}, []),
+    ],
+)
+def test_surprises_have_stable_codes(expression, options, expected):
+    assert codes(expression, **options) == expected
+
+
+def test_a_missing_time_is_named_with_what_happens_instead():
+    def text(**options):
+        answer = preview(
+            "30 2 * * *",
+            timezone="America/New_York",
+            after=parse_instant(AFTER),
+            **options,
+        )
+        return answer["warnings"][0]["text"]
+
+    assert text().startswith("2026-03-08 02:30 in America/New_York does not exist")
+    assert "fires once at 03:00" in text()
+    assert "left out" in text(dst_gap="skip")
+
+
+@pytest.mark.parametrize(
+    ("expression", "options", "code", "field"),
+    [
+        ("0 0 31 2 *", {}, "never_fires", "cron"),
+        ("0 24 * * *", {}, "bad_cron", "cron"),
+        ("0 0 * * *", {"timezone": "Mars/Olympus"}, "unknown_timezone", "timezone"),
+        ("0 0 * * *", {"count": 0}, "bad_value", "count"),
+        ("@every 1ms", {}, "bad_schedule", "interval"),
+    ],
+)
+def test_what_cannot_be_saved_is_an_error(expression, options, code, field):
+    answer = preview(expression, after=0, **options)
+    assert set(answer) == {"error"}
+    assert answer["error"]["code"] == code
+    assert answer["error"]["field"] == field
+    assert answer["error"]["message"]
+
+
+def test_it_takes_less_than_five_milliseconds_once_the_zone_is_known():
+    codes("1 1 * * *", timezone="Europe/Berlin")
+    spent = []
+    for minute in range(2, 12):
+        start = time.process_time()
+        codes(f"{minute} 9 * * 1-5", timezone="Europe/Berlin", count=20)
+        spent.append(time.process_time() - start)
+    assert min(spent) < 0.005
+
+
+def test_the_command_prints_one_json_object(capsys):
+    call_command(
+        "preview",
+        "30 2 * * *",
+        "--timezone=America/New_York",
+        "--after=2026-03-08T05:00:00Z",
+        "--count=2",
+        "--json",
+    )
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["fires"] == ["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"]
+    assert [warning["code"] for warning in answer["warnings"]] == ["dst-gap"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["0 0 31 2 *", "--after", AFTER], "never_fires"),
+        (["0 9 * * *", "--after", "yesterday"], "bad_instant"),
+    ],
+)
+def test_the_command_fails_with_an_error_object(capsys, arguments, code):
+    with pytest.raises(SystemExit) as exited:
+        call_command("preview", *arguments, "--json")
+    assert exited.value.code == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == code
+
+
+def test_the_command_speaks_to_people_too(capsys):
+    call_command("preview", "0 9 * * *", "--after", AFTER, "--count", "1")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2026-01-01T09:00:00Z  2026-01-01T09:00:00+00:00"
+    assert lines[1].startswith("top-of-hour: ")
+    with pytest.raises(SystemExit):
+        call_command("preview", "0 24 * * *")
+    assert capsys.readouterr().err.startswith("bad_cron: hour: 24")
