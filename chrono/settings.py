@@ -41,9 +41,14 @@ ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[])
 # The demo is an app of its own, so that no installation carries it by accident.
 CHRONO_DEMO = env.bool("CHRONO_DEMO", default=False)
 
-_ROOMS = ("runtime", "timers", "queue", "runs", "jobs", "scheduler", "worker")
 INSTALLED_APPS = [
-    *(f"apps.{room}" for room in _ROOMS if (BASE_DIR / "apps" / room).is_dir()),
+    "apps.runtime",
+    "apps.timers",
+    "apps.queue",
+    "apps.runs",
+    "apps.jobs",
+    "apps.scheduler",
+    "apps.worker",
     *(["examples"] if CHRONO_DEMO else []),
 ]
 

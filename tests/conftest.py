@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import django
+import hypothesis
 import psycopg
 import pytest
 
@@ -19,6 +20,10 @@ django.setup()
 from django.test import override_settings  # noqa: E402  (needs the settings above)
 
 from tests.support import pg  # noqa: E402
+
+# The same examples each time: a red test stays red, and a slow machine is no failure.
+hypothesis.settings.register_profile("chrono", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("chrono")
 
 
 class Connect(Protocol):
