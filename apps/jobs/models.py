@@ -12,7 +12,8 @@ class Job(models.Model):
     name = models.CharField(max_length=200, blank=True)
     part = models.SmallIntegerField()
     version = models.IntegerField(
-        default=1, help_text="Planning version: every change of the plan takes the next."
+        default=1,
+        help_text="Planning version: every change of the plan takes the next.",
     )
     revision = models.IntegerField(default=1, help_text="The revision in force.")
     epoch = models.BigIntegerField(

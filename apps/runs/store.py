@@ -26,6 +26,7 @@ _SQL = {
         "bury_workers_if_stale",
         "list_orphans",
         "cancel_if_timed",
+        "cancel_timed_of_jobs",
         "cancel_if_ready",
         "cancel_if_leased",
         "locate_run",
@@ -257,6 +258,27 @@ def cancel_if_timed(
     return bool(
         _SQL["cancel_if_timed"].run(
             conn, {"run": run, "part": part, "reason": reason}, timers=timers
+        )
+    )
+
+
+def cancel_timed_of_jobs(
+    conn: Connection,
+    *,
+    jobs: Sequence[uuid.UUID],
+    parts: Sequence[int],
+    reason: int,
+    timers: str,
+) -> int:
+    """Cancel every run of these jobs that waits in ``timers``; return how many.
+
+    ``parts`` are the jobs' partitions. Takes rows SKIP LOCKED, so it never waits.
+    """
+    return len(
+        _SQL["cancel_timed_of_jobs"].run(
+            conn,
+            {"jobs": list(jobs), "parts": list(parts), "reason": reason},
+            timers=timers,
         )
     )
 

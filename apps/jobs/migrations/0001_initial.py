@@ -5,56 +5,105 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Job',
+            name="Job",
             fields=[
-                ('id', models.UUIDField(primary_key=True, serialize=False)),
-                ('tenant', models.IntegerField(default=1)),
-                ('key', models.CharField(max_length=200)),
-                ('name', models.CharField(blank=True, max_length=200)),
-                ('part', models.SmallIntegerField()),
-                ('version', models.IntegerField(default=1, help_text='Planning version: every change of the plan takes the next.')),
-                ('revision', models.IntegerField(default=1, help_text='The revision in force.')),
-                ('epoch', models.BigIntegerField(default=0, help_text="The partition's epoch as of the last change.")),
-                ('activated_at', models.DateTimeField(help_text='The plan in force decides strictly after this instant.')),
-                ('paused', models.BooleanField(default=False)),
-                ('pause_note', models.TextField(blank=True)),
-                ('deleted_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
+                ("id", models.UUIDField(primary_key=True, serialize=False)),
+                ("tenant", models.IntegerField(default=1)),
+                ("key", models.CharField(max_length=200)),
+                ("name", models.CharField(blank=True, max_length=200)),
+                ("part", models.SmallIntegerField()),
+                (
+                    "version",
+                    models.IntegerField(
+                        default=1,
+                        help_text="Planning version: every change of the plan takes the next.",
+                    ),
+                ),
+                (
+                    "revision",
+                    models.IntegerField(default=1, help_text="The revision in force."),
+                ),
+                (
+                    "epoch",
+                    models.BigIntegerField(
+                        default=0,
+                        help_text="The partition's epoch as of the last change.",
+                    ),
+                ),
+                (
+                    "activated_at",
+                    models.DateTimeField(
+                        help_text="The plan in force decides strictly after this instant."
+                    ),
+                ),
+                ("paused", models.BooleanField(default=False)),
+                ("pause_note", models.TextField(blank=True)),
+                ("deleted_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
             ],
             options={
-                'db_table': 'chrono_job',
-                'indexes': [models.Index(fields=['part', 'epoch'], name='chrono_job_epoch')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('deleted_at__isnull', True)), fields=('tenant', 'key'), name='chrono_job_key'), models.CheckConstraint(condition=models.Q(('part__range', (0, 63))), name='chrono_job_part')],
+                "db_table": "chrono_job",
+                "indexes": [
+                    models.Index(fields=["part", "epoch"], name="chrono_job_epoch")
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("deleted_at__isnull", True)),
+                        fields=("tenant", "key"),
+                        name="chrono_job_key",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("part__range", (0, 63))),
+                        name="chrono_job_part",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='JobRevision',
+            name="JobRevision",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('revision', models.IntegerField()),
-                ('schedule', models.JSONField()),
-                ('jitter_window', models.BigIntegerField(help_text='Milliseconds.')),
-                ('overlap_policy', models.CharField(max_length=20)),
-                ('queue', models.CharField(max_length=64)),
-                ('priority', models.SmallIntegerField()),
-                ('target', models.JSONField()),
-                ('payload', models.JSONField(null=True)),
-                ('retry_policy', models.JSONField()),
-                ('created_at', models.DateTimeField()),
-                ('job', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, to='chrono_jobs.job')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
+                ("revision", models.IntegerField()),
+                ("schedule", models.JSONField()),
+                ("jitter_window", models.BigIntegerField(help_text="Milliseconds.")),
+                ("overlap_policy", models.CharField(max_length=20)),
+                ("queue", models.CharField(max_length=64)),
+                ("priority", models.SmallIntegerField()),
+                ("target", models.JSONField()),
+                ("payload", models.JSONField(null=True)),
+                ("retry_policy", models.JSONField()),
+                ("created_at", models.DateTimeField()),
+                (
+                    "job",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to="chrono_jobs.job",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'chrono_job_revision',
-                'constraints': [models.UniqueConstraint(fields=('job', 'revision'), name='chrono_job_revision_key')],
+                "db_table": "chrono_job_revision",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("job", "revision"), name="chrono_job_revision_key"
+                    )
+                ],
             },
         ),
     ]

@@ -1,0 +1,231 @@
+"""A job's definition: read from flat fields, checked whole, and written back.
+
+`parse_definition` is the only way in: the command line and the API give it the same
+fields. What it returns can be saved; every error names the field at fault.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from apps.jobs.errors import NotSupportedYet, UnknownField
+from apps.jobs.json_value import check_json, check_text
+from apps.jobs.target import parse_target
+from chrono.rules import retry
+from chrono.rules.durations import format_duration, parse_duration
+from chrono.rules.errors import BadValue
+from chrono.rules.instants import HOUR, Millis
+from chrono.rules.jitter import default_window
+from chrono.rules.schedule import (
+    SCHEDULE_FIELDS,
+    CronSchedule,
+    Interval,
+    Schedule,
+    period,
+    resolve,
+    schedule_from_json,
+    schedule_to_json,
+    validate,
+)
+from chrono.rules.states import Priority, priority_from_name
+
+LONGEST_KEY = 200
+LONGEST_NAME = 200
+WIDEST_JITTER: Millis = HOUR
+OVERLAP_POLICIES = ("skip", "allow_all")
+
+FIELDS = SCHEDULE_FIELDS | {
+    "key",
+    "name",
+    "target",
+    "payload",
+    "jitter_window",
+    "time_critical",
+    "overlap_policy",
+    "queue",
+    "priority",
+    "retry_policy",
+    "paused",
+}
+_LATER = frozenset(
+    {
+        "catchup_policy",
+        "max_delay",
+        "max_concurrent_runs",
+        "tags",
+        "ends_at",
+        "remaining_runs",
+        "pause_note",
+        "paused_until",
+        "pause_on_failure",
+        "delivery",
+        "transactional",
+        "concurrency_key",
+        "concurrency_limit",
+        "rate_limit",
+        "on_limit",
+        "unique_key",
+        "unique_for",
+        "on_conflict",
+        "lease_ttl",
+        "heartbeat_every",
+    }
+)
+_OVERLAP_LATER = ("buffer_one", "buffer_all", "cancel_other", "terminate_other")
+_CRON_ONLY = ("timezone", "seconds", "dst_gap", "dst_fold")
+_QUEUE = re.compile(r"[a-z0-9_.-]{1,64}")
+_NOBODY = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What one job does, when, and under which policies; valid as it stands."""
+
+    key: str
+    name: str
+    schedule: Schedule
+    """As written: H not yet resolved, an interval without `starts_at` not yet
+    anchored. :meth:`schedule_of` gives the job's own."""
+    anchored: bool
+    """Whether an interval's anchor was given."""
+    jitter_window: Millis
+    overlap_policy: str
+    queue: str
+    priority: Priority
+    target: dict[str, Any]
+    payload: Any
+    retry_policy: dict[str, Any]
+    paused: bool | None
+    """None leaves it as it is; a new job then runs."""
+
+    def schedule_of(self, job_id: UUID, *, created_at: Millis) -> Schedule:
+        """Return the schedule of this job: H by its id, intervals from its creation."""
+        schedule = resolve(self.schedule, job_id)
+        if isinstance(schedule, Interval) and not self.anchored:
+            return replace(schedule, anchor=created_at)
+        return schedule
+
+    def schedule_json(self, job_id: UUID, *, created_at: Millis) -> dict[str, Any]:
+        """Return the job's schedule for its revision; `written` is the text with H."""
+        schedule = self.schedule_of(job_id, created_at=created_at)
+        fields = schedule_to_json(schedule)
+        if isinstance(self.schedule, CronSchedule) and schedule != self.schedule:
+            fields["written"] = self.schedule.expression
+        return fields
+
+
+def parse_definition(data: Mapping[str, Any]) -> Definition:
+    """Return the definition written in flat fields, defaults filled in.
+
+    Raises BadValue or a subclass with the name of the field at fault; unknown fields
+    are refused with the closest known one.
+    """
+    if not isinstance(data, Mapping):
+        raise BadValue("A definition is an object with named fields.")
+    _check_names(data)
+    schedule = _schedule(data)
+    return Definition(
+        key=check_text(data.get("key"), field="key", most=LONGEST_KEY),
+        name=check_text(data.get("name", ""), field="name", most=LONGEST_NAME, least=0),
+        schedule=schedule,
+        anchored=data.get("starts_at") is not None,
+        jitter_window=_jitter_window(data, resolve(schedule, _NOBODY)),
+        overlap_policy=_overlap_policy(data.get("overlap_policy", "skip")),
+        queue=_queue(data.get("queue", "default")),
+        priority=priority_from_name(data.get("priority", "normal")),
+        target=parse_target(data.get("target")),
+        payload=_payload(data.get("payload")),
+        retry_policy=retry.to_json(retry.from_json(data.get("retry_policy", {}))),
+        paused=None if data.get("paused") is None else _flag(data, "paused"),
+    )
+
+
+def _check_names(data: Mapping[str, Any]) -> None:
+    for name in data:
+        if name in FIELDS:
+            continue
+        shown = str(name)[:60]
+        if name in _LATER:
+            raise NotSupportedYet(f"{shown} is not supported yet.", field=shown)
+        close = difflib.get_close_matches(shown, sorted(FIELDS), n=1)
+        hint = f"; is it {close[0]}?" if close else "."
+        raise UnknownField(f"A definition has no field {shown}{hint}", field=shown)
+
+
+def _schedule(data: Mapping[str, Any]) -> Schedule:
+    for name in ("cron", "interval", "run_at"):
+        if data.get(name) == "":
+            raise BadValue(f"{name} is empty.", field=name)
+    schedule = schedule_from_json(data, anchor=0)
+    if not isinstance(schedule, CronSchedule):
+        for name in _CRON_ONLY:
+            if data.get(name) is not None:
+                raise BadValue(f"{name} belongs to a cron schedule.", field=name)
+    if not isinstance(schedule, Interval) and data.get("starts_at") is not None:
+        raise BadValue(
+            "starts_at is where an interval begins to count; other schedules "
+            "do not have it yet.",
+            field="starts_at",
+        )
+    validate(resolve(schedule, _NOBODY))
+    return schedule
+
+
+def _jitter_window(data: Mapping[str, Any], schedule: Schedule) -> Millis:
+    field = "jitter_window"
+    given = data.get(field)
+    time_critical = _flag(data, "time_critical")
+    if given is None:
+        return 0 if time_critical else default_window(schedule)
+    if not isinstance(given, str):
+        raise BadValue("jitter_window is a duration as text: 60s.", field=field)
+    window = parse_duration(given, field=field)
+    if time_critical and window:
+        raise BadValue("A time_critical job has no jitter_window.", field=field)
+    if window > WIDEST_JITTER:
+        raise BadValue(
+            f"jitter_window is at most {format_duration(WIDEST_JITTER)}.", field=field
+        )
+    between = period(schedule)
+    if between is not None and window > between // 2:
+        raise BadValue(
+            "jitter_window is at most half the time between two fires, here "
+            f"{format_duration(between // 2)}.",
+            field=field,
+        )
+    return window
+
+
+def _overlap_policy(value: object) -> str:
+    field = "overlap_policy"
+    if value in _OVERLAP_LATER:
+        raise NotSupportedYet(
+            f"overlap_policy {value} is not supported yet; use skip or allow_all.",
+            field=field,
+        )
+    if value not in OVERLAP_POLICIES:
+        raise BadValue("overlap_policy is skip or allow_all.", field=field)
+    return str(value)
+
+
+def _queue(value: object) -> str:
+    if not isinstance(value, str) or not _QUEUE.fullmatch(value):
+        raise BadValue(
+            "A queue's name is a-z, 0-9, _ . and -, at most 64.", field="queue"
+        )
+    return value
+
+
+def _payload(value: object) -> object:
+    check_json(value, field="payload")
+    return value
+
+
+def _flag(data: Mapping[str, Any], name: str) -> bool:
+    value = data.get(name, False)
+    if not isinstance(value, bool):
+        raise BadValue(f"{name} is true or false.", field=name)
+    return value

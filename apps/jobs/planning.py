@@ -1,0 +1,190 @@
+"""What an edit does to a job's occurrences: the past by the old plan, then the new.
+
+Pure decisions, made under the locks of `apps.jobs.commands` from values read there.
+An edit splits time at its instant. Occurrences of the old plan up to it (by nominal
+time, jitter or not) are decided here; the new plan begins strictly after it. So an edit
+during an outage loses nothing, and a job moved from 18:00 to 08:00 at noon fires
+nothing at once.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from chrono.rules import jitter
+from chrono.rules.buckets import bucket_start
+from chrono.rules.instants import DAY, LATEST, MINUTE, Millis
+from chrono.rules.keys import run_id
+from chrono.rules.schedule import (
+    Once,
+    Schedule,
+    latest_until,
+    next_after,
+    occurrences,
+)
+from chrono.rules.states import Reason, TimerKind
+
+LATE: Millis = MINUTE
+"""How far past its due time an occurrence is fired as if nothing had happened."""
+ONE_SHOT_GRACE: Millis = DAY
+"""How far back the `run_at` of a new job may lie; it then runs at once."""
+LEDGER_KEPT: Millis = 30 * DAY
+"""Before that, nothing is known of what was decided, and nothing is decided again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What of a job decides its occurrences, under one planning version."""
+
+    job_id: UUID
+    part: int
+    version: int
+    revision: int
+    schedule: Schedule
+    jitter_window: Millis
+
+    def due(self, scheduled_for: Millis) -> Millis:
+        """Return when an occurrence is due."""
+        return scheduled_for + jitter.offset(self.job_id, self.jitter_window)
+
+    def run(self, scheduled_for: Millis) -> UUID:
+        """Return the id of an occurrence's run."""
+        return run_id(self.job_id, scheduled_for, 0, self.part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """A row for `chrono_timer` or `chrono_timer_far`."""
+
+    kind: TimerKind
+    ref: UUID
+    job_id: UUID
+    part: int
+    version: int
+    revision: int
+    scheduled_for: Millis
+    due_at: Millis
+    prev: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A row of the ledger: one occurrence, or a stretch of them, that has no run."""
+
+    job_id: UUID
+    run_id: UUID
+    part: int
+    version: int
+    revision: int
+    scheduled_for: Millis
+    reason: Reason
+    count: int = 1
+    """How many occurrences it stands for; of a very long stretch, at least so many."""
+    last_scheduled_for: Millis | None = None
+    """The last of a stretch; None for a single occurrence."""
+
+
+def last_decided(*, ledger: Millis | None, activated_at: Millis, now: Millis) -> Millis:
+    """Return the instant up to which a job's occurrences are decided.
+
+    ``ledger`` is the latest scheduled instant that the ledger has of attempt group 0.
+    """
+    return max(ledger or 0, activated_at, now - LEDGER_KEPT)
+
+
+def skip_past(
+    plan: Plan, *, decided: Millis, now: Millis, reason: Reason, limit: int
+) -> list[Skip]:
+    """Return the ledger rows that skip every occurrence in (decided, now].
+
+    Counts up to ``limit`` of them one by one.
+    """
+    return _stretch(plan, decided, now, reason, limit)
+
+
+def catch_up(
+    plan: Plan, *, decided: Millis, now: Millis, limit: int
+) -> tuple[list[Timer], list[Skip]]:
+    """Return what becomes of the old plan's occurrences in (decided, now].
+
+    Those due less than a minute ago, or not yet due, become late timers. Of those
+    missed for longer one runs, the newest, and stands for the others (`run_once`).
+    """
+    border = now - LATE - jitter.offset(plan.job_id, plan.jitter_window) - 1
+    late = list(occurrences(plan.schedule, max(decided, border), now))
+    skips: list[Skip] = []
+    newest, _ = latest_until(plan.schedule, decided, border, limit)
+    if newest is not None:
+        skips = _stretch(plan, decided, newest - 1, Reason.COLLAPSED, limit)
+        late.insert(0, newest)
+    return [_late(plan, moment, now) for moment in late], skips
+
+
+def plan_next(
+    plan: Plan, *, after: Millis, now: Millis, prev: UUID | None
+) -> Timer | None:
+    """Return the timer of the first occurrence strictly after ``after``, or None.
+
+    ``prev`` is the job's last fired run.
+    """
+    moment = next_after(plan.schedule, after)
+    if moment is None or plan.due(moment) >= LATEST:
+        return None
+    return Timer(
+        kind=TimerKind.SCHEDULE,
+        ref=plan.job_id,
+        job_id=plan.job_id,
+        part=plan.part,
+        version=plan.version,
+        revision=plan.revision,
+        scheduled_for=moment,
+        # Only a one-shot that lies back is due before now: it runs at once.
+        due_at=max(plan.due(moment), now),
+        prev=prev,
+    )
+
+
+def start_of_plan(schedule: Schedule, *, now: Millis) -> Millis | None:
+    """Return the instant after which a new job's plan begins, or None if it is over.
+
+    That is now, but for a one-shot that lies up to a day back: it still runs.
+    """
+    if not isinstance(schedule, Once) or schedule.at > now:
+        return now
+    return schedule.at - 1 if schedule.at >= now - ONE_SHOT_GRACE else None
+
+
+def _late(plan: Plan, moment: Millis, now: Millis) -> Timer:
+    return Timer(
+        kind=TimerKind.LATE,
+        ref=plan.run(moment),
+        job_id=plan.job_id,
+        part=plan.part,
+        version=plan.version,
+        revision=plan.revision,
+        scheduled_for=moment,
+        # Earlier hours may have no bucket any more.
+        due_at=max(plan.due(moment), bucket_start(now)),
+    )
+
+
+def _stretch(
+    plan: Plan, after: Millis, until: Millis, reason: Reason, limit: int
+) -> list[Skip]:
+    last, count = latest_until(plan.schedule, after, until, limit)
+    first = next_after(plan.schedule, after)
+    if last is None or first is None:
+        return []
+    single = first == last
+    return [
+        Skip(
+            job_id=plan.job_id,
+            run_id=plan.run(first),
+            part=plan.part,
+            version=plan.version,
+            revision=plan.revision,
+            scheduled_for=first,
+            reason=reason,
+            count=1 if single else max(count, 2),
+            last_scheduled_for=None if single else last,
+        )
+    ]

@@ -1,0 +1,20 @@
+-- Write what an edit made of jobs, stamped with the new epoch of their partitions.
+-- writes: job
+-- locks: none; the rows are locked already
+-- index: chrono_job_pkey
+UPDATE chrono_job j
+SET name = d.name, version = d.version, revision = d.revision, epoch = d.epoch,
+    activated_at = to_timestamp(d.activated_at / 1000.0::float8)::timestamptz(3), paused = d.paused,
+    pause_note = d.pause_note,
+    updated_at = to_timestamp(%(now)s::bigint / 1000.0::float8),
+    deleted_at = CASE
+        WHEN d.deleted THEN to_timestamp(%(now)s::bigint / 1000.0::float8)
+    END
+FROM unnest(
+    %(ids)s::uuid[], %(names)s::text[], %(versions)s::integer[],
+    %(revisions)s::integer[], %(epochs)s::bigint[], %(activated_at)s::bigint[],
+    %(paused)s::boolean[], %(pause_notes)s::text[], %(deleted)s::boolean[]
+) AS d (
+    id, name, version, revision, epoch, activated_at, paused, pause_note, deleted
+)
+WHERE j.id = d.id

@@ -1,0 +1,305 @@
+"""The statements of this room, one function a file; rows in, frozen values out."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from apps.jobs.planning import Skip, Timer
+from apps.runtime import sql
+from apps.runtime.sessions import Connection
+from chrono.rules.instants import Millis
+
+_SQL = {
+    name: sql.load("jobs", name)
+    for name in (
+        "set_limits",
+        "find_jobs",
+        "lock_jobs",
+        "load_jobs",
+        "bump_epochs",
+        "read_instant",
+        "read_decided",
+        "insert_jobs",
+        "insert_revisions",
+        "update_jobs",
+        "insert_timers",
+        "insert_skips",
+        "notify_leaders",
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """The row of a revision but for its job and number: a definition as JSON."""
+
+    schedule: dict[str, Any]
+    jitter_window: Millis
+    overlap_policy: str
+    queue: str
+    priority: int
+    target: dict[str, Any]
+    payload: Any
+    retry_policy: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job that is not deleted, with its revision in force."""
+
+    id: UUID
+    tenant: int
+    part: int
+    key: str
+    name: str
+    version: int
+    revision: int
+    paused: bool
+    pause_note: str
+    activated_at: Millis
+    created_at: Millis
+    definition: Revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """The row of a job that is created."""
+
+    id: UUID
+    part: int
+    key: str
+    name: str
+    activated_at: Millis
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedJob:
+    """What an edit writes into a job's row."""
+
+    id: UUID
+    name: str
+    version: int
+    revision: int
+    epoch: int
+    activated_at: Millis
+    paused: bool
+    pause_note: str
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instant:
+    """The instant of an edit, and up to when timers have a bucket."""
+
+    now: Millis
+    horizon: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What the ledger knows of a job's schedule, each None where it knows nothing."""
+
+    scheduled_for: Millis | None
+    last_run: UUID | None
+
+
+def set_limits(conn: Connection) -> None:
+    """Bound the waits and pauses of the open transaction."""
+    _SQL["set_limits"].run(conn)
+
+
+def find_jobs(conn: Connection, *, tenant: int, keys: Sequence[str]) -> dict[str, UUID]:
+    """Return the ids of the jobs that exist among these keys."""
+    rows = _SQL["find_jobs"].run(conn, {"tenant": tenant, "keys": list(keys)})
+    return dict(rows)
+
+
+def lock_jobs(conn: Connection, *, jobs: Sequence[UUID]) -> None:
+    """Lock the rows of these jobs until the transaction ends."""
+    _SQL["lock_jobs"].run(conn, {"jobs": list(jobs)})
+
+
+def load_jobs(conn: Connection, *, jobs: Sequence[UUID]) -> list[Job]:
+    """Return those of these jobs that exist and are not deleted, by id."""
+    return [_job(row) for row in _SQL["load_jobs"].run(conn, {"jobs": list(jobs)})]
+
+
+def bump_epochs(conn: Connection, *, parts: Iterable[int]) -> dict[int, int]:
+    """Lock partitions against fires and takeovers; return their new epochs.
+
+    Comes after the locks on jobs and before everything that is read of the ledger.
+    """
+    rows = _SQL["bump_epochs"].run(conn, {"parts": sorted(set(parts))})
+    return dict(rows)
+
+
+def read_instant(conn: Connection) -> Instant:
+    """Return the database's clock and the far horizon."""
+    [(now, horizon)] = _SQL["read_instant"].run(conn)
+    return Instant(now=now, horizon=horizon)
+
+
+def read_decided(
+    conn: Connection, *, jobs: Sequence[Job], since: Millis
+) -> dict[UUID, Decided]:
+    """Return what the ledger has of these jobs' schedules since an instant."""
+    rows = _SQL["read_decided"].run(
+        conn,
+        {
+            "parts": [job.part for job in jobs],
+            "jobs": [job.id for job in jobs],
+            "since": since,
+        },
+    )
+    return {
+        job: Decided(scheduled_for=scheduled_for, last_run=last_run)
+        for job, scheduled_for, last_run in rows
+    }
+
+
+def insert_jobs(
+    conn: Connection, *, jobs: Sequence[NewJob], tenant: int, now: Millis
+) -> set[UUID]:
+    """Write new jobs; return the ids of those whose key was free."""
+    rows = _SQL["insert_jobs"].run(
+        conn,
+        {
+            "tenant": tenant,
+            "now": now,
+            "ids": [job.id for job in jobs],
+            "keys": [job.key for job in jobs],
+            "names": [job.name for job in jobs],
+            "parts": [job.part for job in jobs],
+            "activated_at": [job.activated_at for job in jobs],
+            "paused": [job.paused for job in jobs],
+        },
+    )
+    return {job for (job,) in rows}
+
+
+def insert_revisions(
+    conn: Connection,
+    *,
+    revisions: Sequence[tuple[UUID, int, Revision]],
+    now: Millis,
+) -> None:
+    """Write revisions as (job, number, definition)."""
+    rows = [definition for _, _, definition in revisions]
+    _SQL["insert_revisions"].change(
+        conn,
+        {
+            "now": now,
+            "jobs": [job for job, _, _ in revisions],
+            "revisions": [number for _, number, _ in revisions],
+            "schedules": [Jsonb(row.schedule) for row in rows],
+            "jitter_windows": [row.jitter_window for row in rows],
+            "overlap_policies": [row.overlap_policy for row in rows],
+            "queues": [row.queue for row in rows],
+            "priorities": [int(row.priority) for row in rows],
+            "targets": [Jsonb(row.target) for row in rows],
+            "payloads": [
+                None if row.payload is None else Jsonb(row.payload) for row in rows
+            ],
+            "retry_policies": [Jsonb(row.retry_policy) for row in rows],
+        },
+    )
+
+
+def update_jobs(conn: Connection, *, jobs: Sequence[ChangedJob], now: Millis) -> None:
+    """Write what an edit made of jobs that this transaction has locked."""
+    _SQL["update_jobs"].change(
+        conn,
+        {
+            "now": now,
+            "ids": [job.id for job in jobs],
+            "names": [job.name for job in jobs],
+            "versions": [job.version for job in jobs],
+            "revisions": [job.revision for job in jobs],
+            "epochs": [job.epoch for job in jobs],
+            "activated_at": [job.activated_at for job in jobs],
+            "paused": [job.paused for job in jobs],
+            "pause_notes": [job.pause_note for job in jobs],
+            "deleted": [job.deleted for job in jobs],
+        },
+    )
+
+
+def insert_timers(conn: Connection, *, timers: Sequence[Timer], table: str) -> int:
+    """Write timers into ``chrono_timer`` or ``chrono_timer_far``; return how many.
+
+    One that is there already stays as it is.
+    """
+    return _SQL["insert_timers"].change(
+        conn,
+        {
+            "due_at": [timer.due_at for timer in timers],
+            "scheduled_for": [timer.scheduled_for for timer in timers],
+            "refs": [timer.ref for timer in timers],
+            "jobs": [timer.job_id for timer in timers],
+            "prevs": [timer.prev for timer in timers],
+            "versions": [timer.version for timer in timers],
+            "revisions": [timer.revision for timer in timers],
+            "parts": [timer.part for timer in timers],
+            "kinds": [int(timer.kind) for timer in timers],
+        },
+        timers=table,
+    )
+
+
+def insert_skips(conn: Connection, *, skips: Sequence[Skip]) -> int:
+    """Write decided occurrences without a run; return how many rows were new."""
+    return _SQL["insert_skips"].change(
+        conn,
+        {
+            "scheduled_for": [skip.scheduled_for for skip in skips],
+            "jobs": [skip.job_id for skip in skips],
+            "runs": [skip.run_id for skip in skips],
+            "versions": [skip.version for skip in skips],
+            "revisions": [skip.revision for skip in skips],
+            "parts": [skip.part for skip in skips],
+            "reasons": [int(skip.reason) for skip in skips],
+            "counts": [skip.count for skip in skips],
+            "last_for": [skip.last_scheduled_for or 0 for skip in skips],
+        },
+    )
+
+
+def notify_leaders(conn: Connection, *, partitions: Iterable[int]) -> None:
+    """Send the numbers of these partitions to whoever leads them."""
+    text = ",".join(map(str, sorted(set(partitions))))
+    _SQL["notify_leaders"].run(conn, {"partitions": text})
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    ident, tenant, part, key, name, version, revision, paused, pause_note = row[:9]
+    activated_at, created_at = row[9:11]
+    schedule, jitter_window, overlap_policy, queue, priority = row[11:16]
+    target, payload, retry_policy = row[16:]
+    return Job(
+        id=ident,
+        tenant=tenant,
+        part=part,
+        key=key,
+        name=name,
+        version=version,
+        revision=revision,
+        paused=paused,
+        pause_note=pause_note,
+        activated_at=activated_at,
+        created_at=created_at,
+        definition=Revision(
+            schedule=json.loads(schedule),
+            jitter_window=jitter_window,
+            overlap_policy=overlap_policy,
+            queue=queue,
+            priority=priority,
+            target=json.loads(target),
+            payload=None if payload is None else json.loads(payload),
+            retry_policy=json.loads(retry_policy),
+        ),
+    )

@@ -1,0 +1,37 @@
+-- Cancel every run of deleted jobs that waits in a timer table.
+-- writes: timer | timer_far, run, occurrence
+-- moves: retrying | scheduled -> cancelled
+-- index: {timers} (part, ref) WHERE kind <> 1
+--
+-- What another statement holds (a move into a bucket) is passed over: a leader that
+-- reads it later sees that its job is deleted.
+WITH taken AS MATERIALIZED (
+    SELECT tableoid AS bucket, ctid AS tid FROM {timers}
+    WHERE part = ANY(%(parts)s::smallint[]) AND job_id = ANY(%(jobs)s::uuid[])
+        AND kind <> 1
+    FOR UPDATE SKIP LOCKED
+), moved AS (
+    DELETE FROM {timers} t USING taken k
+    WHERE t.tableoid = k.bucket AND t.ctid = k.tid
+        AND t.part = ANY(%(parts)s::smallint[]) AND t.kind <> 1
+    RETURNING t.*
+), decided AS (
+    INSERT INTO chrono_occurrence (
+        scheduled_for, job_id, run_id, fence, version, revision, attempt_group, part,
+        outcome, kind, reason
+    )
+    SELECT scheduled_for, job_id, ref, 0, version, revision, attempt_group, part, 2,
+        kind, %(reason)s::smallint
+    FROM moved WHERE kind <> 4
+    ON CONFLICT DO NOTHING
+)
+INSERT INTO chrono_run (
+    due_at, finished_at, id, job_id, fence, revision, tenant, part, state, reason,
+    attempt
+)
+SELECT m.due_at, clock_timestamp(), m.ref, m.job_id, 0, m.revision,
+    (SELECT j.tenant FROM chrono_job j WHERE j.id = m.job_id), m.part, 4,
+    %(reason)s::smallint, m.attempt
+FROM moved m
+ON CONFLICT DO NOTHING
+RETURNING id
