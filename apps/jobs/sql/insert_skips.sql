@@ -8,9 +8,10 @@ INSERT INTO chrono_occurrence (
     scheduled_for, job_id, run_id, fence, version, revision, part, outcome, kind,
     reason, occurrences, last_scheduled_for
 )
-SELECT to_timestamp(d.scheduled_for / 1000.0::float8)::timestamptz(3), d.job_id, d.run_id, 0, d.version,
-    d.revision, d.part, 2, 1, d.reason, CASE WHEN d.last_for > 0 THEN d.count END,
-    to_timestamp(nullif(d.last_for, 0) / 1000.0::float8)
+SELECT to_timestamp(d.scheduled_for / 1000.0::float8)::timestamptz(3), d.job_id,
+    d.run_id, 0, d.version, d.revision, d.part, 2, 1, d.reason,
+    CASE WHEN d.last_for > 0 THEN d.count END,
+    to_timestamp(nullif(d.last_for, 0) / 1000.0::float8)::timestamptz(3)
 FROM unnest(
     %(scheduled_for)s::bigint[], %(jobs)s::uuid[], %(runs)s::uuid[],
     %(versions)s::integer[], %(revisions)s::integer[], %(parts)s::smallint[],

@@ -4,8 +4,8 @@
 -- index: chrono_job_pkey
 UPDATE chrono_job j
 SET name = d.name, version = d.version, revision = d.revision, epoch = d.epoch,
-    activated_at = to_timestamp(d.activated_at / 1000.0::float8)::timestamptz(3), paused = d.paused,
-    pause_note = d.pause_note,
+    activated_at = to_timestamp(d.activated_at / 1000.0::float8)::timestamptz(3),
+    paused = d.paused, pause_note = d.pause_note,
     updated_at = to_timestamp(%(now)s::bigint / 1000.0::float8),
     deleted_at = CASE
         WHEN d.deleted THEN to_timestamp(%(now)s::bigint / 1000.0::float8)
