@@ -1,5 +1,6 @@
 """The wrapper over initdb and pg_ctl."""
 
+import os
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -103,3 +104,20 @@ def test_a_folder_of_another_version_is_refused(folder):
 def test_an_unknown_version_is_refused():
     with pytest.raises(postgres.PostgresError, match="PG=9 is none of 15, 16"):
         postgres.binaries("9")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs it as somebody else")
+def test_as_root_an_unreachable_folder_notes_where_its_data_went(tmp_path, capsys):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    server = postgres.Server(closed / "pg", settings={"fsync": "off"})
+    assert server.folder != server.wanted
+    assert f"the data goes to {server.folder}" in capsys.readouterr().err
+    server.start()
+    assert ask(server, "SELECT 1") == 1
+    again = postgres.Server(closed / "pg")
+    assert again.folder == server.folder
+    assert again.url() == server.url()
+    again.destroy()
+    assert not server.folder.exists()
+    assert not server.wanted.exists()
