@@ -1,0 +1,54 @@
+"""Fair tags share by weight, and an idle tenant saves nothing up."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chrono.rules.errors import BadValue
+from chrono.rules.fairness import tag
+
+moments = st.integers(0, 10**13)
+weights = st.floats(0.1, 10)
+
+
+@given(moments, st.integers(0, 10**16), weights, st.floats(0, 100))
+def test_a_tag_is_later_than_now_and_than_the_last(now, last, weight, cost):
+    found = tag(now, last, weight, cost)
+    assert isinstance(found, int)
+    assert found > last
+    assert found > now * 1000
+
+
+def test_an_idle_tenant_begins_at_now():
+    assert tag(1_000, 5, 1.0) == 1_001_000
+
+
+def test_three_to_one_is_three_to_one():
+    now, last, served = 0, Counter(), Counter()
+    backlog = [
+        (
+            last.update({name: tag(now, last[name], weight) - last[name]})
+            or last[name],
+            name,
+        )
+        for name, weight in (("heavy", 3.0), ("light", 1.0))
+        for _ in range(1000)
+    ]
+    for _, name in sorted(backlog)[:1000]:
+        served[name] += 1
+    assert served["heavy"] == pytest.approx(750, abs=2)
+
+
+def test_a_tenant_with_one_run_is_not_behind_a_million():
+    last = 0
+    for _ in range(10_000):
+        last = tag(0, last, 1.0)
+    assert tag(1, 0, 1.0) < last
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan")])
+def test_a_weight_of_nothing_is_refused(weight):
+    with pytest.raises(BadValue):
+        tag(0, 0, weight)

@@ -1,0 +1,212 @@
+"""Schedules: strictly later, the same forwards and back, the same through JSON."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chrono.rules.errors import (
+    BadDuration,
+    BadInstant,
+    BadSchedule,
+    BadValue,
+    UnknownTimezone,
+)
+from chrono.rules.instants import DAY, HOUR, MINUTE, parse_instant
+from chrono.rules.schedule import (
+    LONGEST_INTERVAL,
+    CronSchedule,
+    Interval,
+    Once,
+    latest_until,
+    next_after,
+    occurrences,
+    parse,
+    period,
+    resolve,
+    schedule_from_json,
+    schedule_to_json,
+    validate,
+)
+
+NEW_YEAR = parse_instant("2026-01-01T00:00:00Z")
+
+instants = st.integers(NEW_YEAR, NEW_YEAR + 3 * 366 * DAY)
+crons = st.builds(
+    CronSchedule,
+    st.sampled_from(
+        ["*/7 * * * *", "30 1 * * *", "30 2 * * *", "0 9 * * 1-5", "0 0 L * *"]
+    ),
+    st.sampled_from(["UTC", "America/New_York", "Australia/Lord_Howe"]),
+    dst_gap=st.sampled_from(["shift", "skip"]),
+    dst_fold=st.sampled_from(["first", "second", "both"]),
+)
+intervals = st.builds(Interval, st.integers(1_000, 40 * DAY), instants)
+onces = st.builds(Once, instants)
+schedules = st.one_of(crons, intervals, onces)
+
+
+@given(schedules, instants)
+def test_next_is_strictly_later(schedule, moment):
+    found = next_after(schedule, moment)
+    assert found is None or found > moment
+
+
+@given(schedules, instants, st.integers(0, 3 * DAY), st.integers(1, 50))
+def test_latest_until_agrees_with_walking_there(schedule, after, length, limit):
+    until = after + length
+    walked = list(occurrences(schedule, after, until))
+    last, count = latest_until(schedule, after, until, limit)
+    assert last == (walked[-1] if walked else None)
+    assert count == min(len(walked), limit)
+
+
+@given(intervals, instants)
+def test_an_interval_counts_from_its_anchor(schedule, moment):
+    found = next_after(schedule, moment)
+    assert found >= schedule.anchor
+    assert (found - schedule.anchor) % schedule.every == 0
+    assert found == schedule.anchor or found - schedule.every <= moment
+
+
+def test_the_anchor_is_the_first_fire():
+    schedule = Interval(every=MINUTE, anchor=NEW_YEAR)
+    assert next_after(schedule, NEW_YEAR - 10 * DAY) == NEW_YEAR
+    assert next_after(schedule, NEW_YEAR - 1) == NEW_YEAR
+    assert next_after(schedule, NEW_YEAR) == NEW_YEAR + MINUTE
+
+
+def test_a_year_of_missed_seconds_is_counted_without_walking():
+    schedule = Interval(every=1_000, anchor=NEW_YEAR)
+    year = 365 * DAY
+    last, count = latest_until(schedule, NEW_YEAR, NEW_YEAR + year, 10**9)
+    assert (last, count) == (NEW_YEAR + year, year // 1_000)
+
+
+def test_the_last_fire_is_found_behind_the_limit():
+    schedule = CronSchedule("* * * * * *", seconds=True)
+    last, count = latest_until(schedule, NEW_YEAR, NEW_YEAR + 7 * DAY + 1, 100)
+    assert (last, count) == (NEW_YEAR + 7 * DAY, 100)
+    yearly = CronSchedule("0 0 1 3 *")
+    until = NEW_YEAR + 40 * 366 * DAY
+    assert latest_until(yearly, NEW_YEAR, until, 3) == (
+        parse_instant("2065-03-01T00:00:00Z"),
+        3,
+    )
+
+
+def test_nothing_is_counted_with_a_limit_of_nothing():
+    assert latest_until(Once(NEW_YEAR), NEW_YEAR - 1, NEW_YEAR, 0) == (NEW_YEAR, 0)
+
+
+def test_once_fires_once():
+    schedule = Once(NEW_YEAR)
+    assert next_after(schedule, NEW_YEAR - 1) == NEW_YEAR
+    assert next_after(schedule, NEW_YEAR) is None
+    assert list(occurrences(schedule, 0, NEW_YEAR + DAY)) == [NEW_YEAR]
+    assert latest_until(schedule, NEW_YEAR, NEW_YEAR + DAY, 5) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (CronSchedule("*/5 * * * *"), 5 * MINUTE),
+        (CronSchedule("0 9,10 * * *"), HOUR),
+        (CronSchedule("0 9 * * 1-5"), DAY),
+        (CronSchedule("0 2 * * *", "America/New_York"), DAY),
+        (CronSchedule("0 0 1 * *"), 28 * DAY),
+        (CronSchedule("0 0 29 2 *"), 1461 * DAY),
+        (CronSchedule("*/10 * * * * *", seconds=True), 10_000),
+        (Interval(every=90_000, anchor=0), 90_000),
+        (Once(NEW_YEAR), None),
+    ],
+)
+def test_the_period_is_the_smallest_distance(schedule, expected):
+    assert period(schedule) == expected
+
+
+@given(schedules)
+def test_json_gives_the_schedule_back(schedule):
+    assert schedule_from_json(schedule_to_json(schedule)) == schedule
+
+
+def test_the_fields_of_json_are_those_of_a_job():
+    assert schedule_to_json(CronSchedule("0 9 * * *", "Europe/Berlin")) == {
+        "cron": "0 9 * * *",
+        "timezone": "Europe/Berlin",
+        "seconds": False,
+        "dst_gap": "shift",
+        "dst_fold": "first",
+    }
+    assert schedule_to_json(Interval(every=90_000, anchor=NEW_YEAR)) == {
+        "interval": "90s",
+        "starts_at": "2026-01-01T00:00:00Z",
+    }
+    assert schedule_to_json(Once(NEW_YEAR)) == {"run_at": "2026-01-01T00:00:00Z"}
+
+
+def test_every_becomes_an_interval():
+    expected = Interval(every=90_000, anchor=NEW_YEAR)
+    assert parse("@every 90s", anchor=NEW_YEAR) == expected
+    assert schedule_from_json({"cron": "@every 90s"}, anchor=NEW_YEAR) == expected
+    given_start = {"cron": "@every 90s", "starts_at": "2026-01-01T00:00:00Z"}
+    assert schedule_from_json(given_start, anchor=5) == expected
+
+
+@given(st.uuids())
+def test_h_is_resolved_once_the_job_is_known(job_id):
+    typed = schedule_from_json({"cron": "H H * * *"})
+    assert typed.expression == "H H * * *"
+    known = schedule_from_json({"cron": "H H * * *"}, job_id=job_id)
+    assert known == resolve(typed, job_id)
+    validate(known)
+    assert resolve(known, job_id) == known
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ({}, "cron"),
+        ({"cron": "0 0 * * *", "interval": "5m"}, "interval"),
+        ({"cron": "0 0 * * *", "run_at": "2026-01-01T00:00:00Z"}, "run_at"),
+        ({"cron": 5}, "cron"),
+        ({"cron": "0 0 * * *", "timezone": None}, "timezone"),
+        ({"cron": "0 0 * * *", "seconds": 1}, "seconds"),
+        ({"interval": "5 minutes", "starts_at": "2026-01-01T00:00:00Z"}, "interval"),
+        ({"interval": "5m"}, "starts_at"),
+        ({"interval": "5m", "starts_at": "today"}, "starts_at"),
+        ({"run_at": "2026-01-01T00:00:00"}, "run_at"),
+    ],
+)
+def test_a_wrong_field_is_named(data, field):
+    with pytest.raises((BadSchedule, BadDuration, BadInstant)) as refused:
+        schedule_from_json(data)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("schedule", "error", "field"),
+    [
+        (CronSchedule("0 0 * * *", dst_gap="jump"), BadSchedule, "dst_gap"),
+        (CronSchedule("0 0 * * *", dst_fold="third"), BadSchedule, "dst_fold"),
+        (CronSchedule("0 0 * * *", "Nowhere"), UnknownTimezone, "timezone"),
+        (Interval(every=999, anchor=0), BadSchedule, "interval"),
+        (Interval(every=LONGEST_INTERVAL + 1, anchor=0), BadSchedule, "interval"),
+        (Interval(every=1_000, anchor=-1), BadInstant, "starts_at"),
+        (Once(-1), BadInstant, "run_at"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused(schedule, error, field):
+    with pytest.raises(error) as refused:
+        validate(schedule)
+    assert isinstance(refused.value, BadValue)
+    assert refused.value.field == field
+
+
+def test_the_memory_of_next_after_is_bounded(monkeypatch):
+    monkeypatch.setattr("chrono.rules.schedule._REMEMBERED", 10)
+    schedule = CronSchedule("0 0 * * *")
+    for day in range(50):
+        assert next_after(schedule, NEW_YEAR + day * DAY) == NEW_YEAR + (day + 1) * DAY
+    from chrono.rules.schedule import _remembered
+
+    assert len(_remembered) <= 10
