@@ -5,7 +5,6 @@ clock lies from it, trusts the probe with the shortest round trip, and never ste
 back. The node's wall clock decides nothing.
 """
 
-import os
 import time
 from typing import Protocol
 
@@ -25,6 +24,10 @@ class Clock(Protocol):
         """Return the database's time in epoch milliseconds, rounded down."""
         ...
 
+    def override(self) -> Millis | None:
+        """Return what stands for the database's clock in statements; None: its own."""
+        ...
+
 
 class ManualClock:
     """A clock that stands still until a test moves it."""
@@ -36,16 +39,20 @@ class ManualClock:
         """Return the moment last set."""
         return self.moment
 
+    def override(self) -> Millis | None:
+        """Return the moment last set: statements go by it too."""
+        return self.moment
+
 
 class DatabaseClock:
     """The database's clock as seen from here; probe it every :data:`PROBE_EVERY`."""
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: Connection, *, shift: Millis = 0) -> None:
         self._offset = 0.0
         self._last = 0
         self.bound_ms = 0.0
         self._probed = float("-inf")
-        self._shift = int(os.environ.get("CHRONO_CLOCK_SHIFT", "0"))
+        self._shift = shift
         self.probe(conn)
 
     def now(self) -> Millis:
@@ -53,6 +60,10 @@ class DatabaseClock:
         moment = int(time.monotonic() * 1000 + self._offset) + self._shift
         self._last = max(self._last, moment)
         return self._last
+
+    def override(self) -> Millis | None:
+        """Return the moved time of a test's process; None in production."""
+        return self.now() if self._shift else None
 
     def probe_if_old(self, conn: Connection) -> None:
         """Probe when the last probe is older than :data:`PROBE_EVERY`."""

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import psycopg
+from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.uuid import UUIDBinaryDumper
 
@@ -97,9 +98,10 @@ def connect_hot(url: str, *, name: str) -> Connection:
     conn = connect(url, name=name, settings=HOT, direct=True)
     conn.prepare_threshold = 0
     conn.prepared_max = 500
-    # Integers travel as int8 whatever their size: one prepared statement, not one per
-    # mix of sizes in a batch.
+    # Integers travel as int8 whatever their size, and arrays in binary: one prepared
+    # statement, not one per mix of sizes in a batch.
     conn.adapters.register_dumper(int, Int8BinaryDumper)
+    conn.adapters.register_dumper(list, ListBinaryDumper)
     conn.adapters.register_dumper("uuid.UUID", UUIDBinaryDumper)
     return conn
 

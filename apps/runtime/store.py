@@ -6,6 +6,8 @@ from apps.runtime.sessions import Connection
 _READ_CLOCK = sql.load("runtime", "read_clock")
 _LIST_LEAVES = sql.load("runtime", "list_leaves")
 _IS_EMPTY = sql.load("runtime", "is_empty")
+_LISTEN = sql.load("runtime", "listen")
+_NOTIFY = sql.load("runtime", "notify")
 
 
 def read_clock(conn: Connection) -> float:
@@ -23,3 +25,13 @@ def is_empty(conn: Connection, *, table: str) -> bool:
     """Return whether a table has no row."""
     [(empty,)] = _IS_EMPTY.run(conn, table=table)
     return bool(empty)
+
+
+def listen(conn: Connection, *, channel: str) -> None:
+    """Hear a channel on this session from now on."""
+    _LISTEN.change(conn, channel=channel)
+
+
+def notify(conn: Connection, *, channel: str, payload: str) -> None:
+    """Send a notice; on an autocommit session it goes out at once."""
+    _NOTIFY.run(conn, {"channel": channel, "payload": payload})

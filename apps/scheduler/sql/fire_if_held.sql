@@ -9,6 +9,9 @@
 -- partition. Everything below draws its rows from `held`. A timer already moved or
 -- edited away is simply not found. The look-up by LATERAL … OFFSET 0 can't flip to a
 -- scan where statistics say the bucket is empty.
+--
+-- A next timer is due a millisecond after the row it replaces, at least: that row is
+-- still there when the insert looks for its key, and nothing would be planned again.
 WITH locked AS MATERIALIZED (
     SELECT id, fence, term, epoch FROM chrono_partition
     WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
@@ -26,7 +29,10 @@ WITH locked AS MATERIALIZED (
         nullif(d.skip, 0) AS skip, nullif(d.span, 0) AS span,
         to_timestamp(nullif(d.last_for, 0) / 1000.0::float8) AS last_for, d.bounded,
         to_timestamp(nullif(d.next_for, 0) / 1000.0::float8) AS next_for,
-        to_timestamp(nullif(d.next_due, 0) / 1000.0::float8) AS next_due
+        to_timestamp(
+            CASE WHEN d.next_due > 0 THEN greatest(d.next_due, d.due + 1) END
+            / 1000.0::float8
+        ) AS next_due
     FROM unnest(
         %(ns)s::integer[], %(part)s::smallint[], %(due)s::bigint[], %(ref)s::uuid[],
         %(kind)s::smallint[], %(version)s::integer[], %(scheduled_for)s::bigint[],
@@ -39,7 +45,7 @@ WITH locked AS MATERIALIZED (
         n, part, due, ref, kind, version, scheduled_for, run_id, revision, tenant,
         queue, priority, tag, fence, skip, span, last_for, bounded, next_for, next_due
     )
-    WHERE d.part IN (SELECT id FROM held)
+    WHERE d.part = ANY(ARRAY(SELECT id FROM held))
         AND to_timestamp(d.due / 1000.0::float8) <= coalesce(
             to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp())
 ), taken AS MATERIALIZED (
@@ -55,12 +61,13 @@ WITH locked AS MATERIALIZED (
 ), deleted AS (
     DELETE FROM {bucket} WHERE ctid = ANY(ARRAY(SELECT tid FROM taken))
 ), decided AS MATERIALIZED (
-    -- 2 = overlap. Settled means: in run, by primary key, as a scalar look-up.
+    -- 2 = overlap. Settled means: in run, as a scalar look-up; the tenant is named so
+    -- that either index of run answers it in one step, whatever the statistics say.
     SELECT t.*, CASE
         WHEN t.skip IS NOT NULL THEN t.skip
         WHEN t.bounded AND t.prev IS NOT NULL AND (
             SELECT true FROM chrono_run r
-            WHERE r.part = t.part AND r.id = t.prev LIMIT 1
+            WHERE r.part = t.part AND r.id = t.prev AND r.tenant = t.tenant LIMIT 1
         ) IS NOT TRUE THEN 2
         WHEN t.bounded AND (
             SELECT true FROM chrono_slot s
@@ -68,6 +75,10 @@ WITH locked AS MATERIALIZED (
         ) THEN 2
     END::smallint AS reason
     FROM taken t
+), single AS MATERIALIZED (
+    -- The ledger takes one of two timers of an instant; so must the ready rows.
+    SELECT min(n) AS n FROM decided WHERE kind <> 4
+    GROUP BY part, job_id, scheduled_for, attempt_group
 ), ledger AS (
     INSERT INTO chrono_occurrence (
         scheduled_for, job_id, run_id, fence, version, revision, attempt_group, part,
@@ -75,7 +86,7 @@ WITH locked AS MATERIALIZED (
     )
     SELECT scheduled_for, job_id, run_id, fence, version, revision, attempt_group, part,
         CASE WHEN reason IS NULL THEN 1 ELSE 2 END, kind, reason, span, last_for
-    FROM decided WHERE kind <> 4
+    FROM decided WHERE (n IN (SELECT n FROM single)) IS TRUE
     ON CONFLICT DO NOTHING
     RETURNING part, job_id, scheduled_for, attempt_group
 ), judged AS MATERIALIZED (
@@ -84,9 +95,10 @@ WITH locked AS MATERIALIZED (
             WHEN (SELECT true FROM chrono_withdrawn w
                 WHERE w.run_id = d.run_id AND w.part = d.part LIMIT 1) THEN -2
             ELSE 0 END
-        WHEN (d.part, d.job_id, d.scheduled_for, d.attempt_group) IN (
-            SELECT part, job_id, scheduled_for, attempt_group FROM ledger
-        ) THEN coalesce(d.reason, 0)
+        WHEN d.n IN (SELECT n FROM single)
+            AND (d.part, d.job_id, d.scheduled_for, d.attempt_group) IN (
+                SELECT part, job_id, scheduled_for, attempt_group FROM ledger
+            ) THEN coalesce(d.reason, 0)
         ELSE -1
     END::smallint AS verdict
     FROM decided d

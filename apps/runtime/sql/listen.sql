@@ -1,0 +1,3 @@
+-- Hear a channel on this session.
+-- writes: nothing
+LISTEN {channel}

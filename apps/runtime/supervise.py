@@ -1,0 +1,146 @@
+"""A parent that forks its worker processes, keeps them running and stops them together.
+
+It forks before any thread or connection exists: what is forked with them is broken in
+the child. The parent itself does nothing else, so nothing in it can break.
+"""
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY_S = 1.0
+LONGEST_DELAY_S = 30.0
+SOUND_AFTER_S = 60.0
+"""A child that lived this long died of something new: its delay starts over."""
+HOPELESS = 2
+"""The exit code of a child that another start would not help."""
+
+Child = Callable[[int], int]
+"""Runs in a child: given the lifeline, returns the exit code. The lifeline is a
+descriptor that becomes readable when the parent is gone."""
+
+
+def supervise(child: Child, *, count: int) -> int:
+    """Keep ``count`` processes running until SIGTERM or SIGINT; return the exit code.
+
+    Signals are passed on to all. 0 means that every child ended with 0 after being told
+    to stop. A child that ends unasked is started again after 1, 2, 4 … 30 s, unless its
+    exit code is HOPELESS: then all are stopped. Call it on the main thread.
+    """
+    return _Parent(child, count).run()
+
+
+class _Parent:
+    def __init__(self, child: Child, count: int) -> None:
+        self._child = child
+        self._count = count
+        self._born: dict[int, float] = {}
+        self._due: list[float] = []
+        self._delay = FIRST_DELAY_S
+        self._stopping = False
+        self._exit = 0
+        # Only the parent keeps the mouth open: its end is the children's sign.
+        self._lifeline, self._mouth = os.pipe()
+
+    def run(self) -> int:
+        ear, bell = os.pipe()
+        os.set_blocking(bell, False)
+        signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+        kept = {
+            number: signal.signal(number, lambda *_: None)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+        }
+        self._inner = (ear, bell)
+        try:
+            for _ in range(self._count):
+                self._fork()
+            while self._born or (self._due and not self._stopping):
+                self._wait(ear)
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number, handler in kept.items():
+                signal.signal(number, handler)
+            for fd in (ear, bell, self._lifeline, self._mouth):
+                os.close(fd)
+        return self._exit
+
+    def _wait(self, ear: int) -> None:
+        now = time.monotonic()
+        timeout = max(0.0, min(self._due) - now) if self._due else None
+        readable, _, _ = select.select([ear], [], [], timeout)
+        if readable:
+            for number in os.read(ear, 64):
+                if number in (signal.SIGTERM, signal.SIGINT):
+                    self._stop(number)
+        self._reap()
+        self._start_due()
+
+    def _stop(self, number: int) -> None:
+        self._stopping = True
+        self._due.clear()
+        for pid in self._born:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _reap(self) -> None:
+        while self._born:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            born = self._born.pop(pid, None)
+            if born is not None:
+                self._bury(
+                    pid, os.waitstatus_to_exitcode(status), time.monotonic() - born
+                )
+
+    def _bury(self, pid: int, code: int, lived: float) -> None:
+        if self._stopping:
+            self._exit = self._exit or (1 if code else 0)
+            return
+        facts = {"pid": pid, "code": code}
+        if code == HOPELESS:
+            self._exit = HOPELESS
+            self._stop(signal.SIGTERM)
+            return
+        if lived >= SOUND_AFTER_S:
+            self._delay = FIRST_DELAY_S
+        logger.error(
+            "a process ended; another starts in %g s",
+            self._delay,
+            extra={"facts": facts},
+        )
+        self._due.append(time.monotonic() + self._delay)
+        self._delay = min(LONGEST_DELAY_S, self._delay * 2)
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        ripe = [due for due in self._due if due <= now]
+        for due in ripe:
+            self._due.remove(due)
+            self._fork()
+
+    def _fork(self) -> None:
+        pid = os.fork()
+        if pid:
+            self._born[pid] = time.monotonic()
+            return
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            for fd in (*self._inner, self._mouth):
+                os.close(fd)
+            code = self._child(self._lifeline)
+        except BaseException:
+            # Nothing may climb into the parent's code.
+            logger.exception("a process failed")
+        finally:
+            logging.shutdown()
+            os._exit(code)

@@ -1,0 +1,150 @@
+"""What a leader holds in memory: its terms and the timers that come due soon.
+
+The wheel is a cache of the timer tables, valid for one fence, term and epoch of each
+partition. Losing an entry loses nothing: the second look finds what is missing.
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from apps.scheduler.store import Term
+from chrono.rules.instants import Millis
+from chrono.rules.schedule import Schedule
+from chrono.rules.wheel import Ticket, Wheel
+
+type Key = tuple[Millis, uuid.UUID, int, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Definition:
+    """One revision of a job as a leader needs it."""
+
+    schedule: Schedule
+    offset: Millis
+    bounded: bool
+    """Whether overlap skip applies: at most one run of the schedule at a time."""
+    queue: str
+    priority: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One timer in the wheel. ``run_id`` is made here, while the timer waits."""
+
+    part: int
+    bucket: str
+    due: Millis
+    ref: uuid.UUID
+    kind: int
+    version: int
+    job_id: uuid.UUID
+    revision: int
+    scheduled_for: Millis
+    run_id: uuid.UUID
+    prev: uuid.UUID | None
+    tenant: int
+    job_paused: bool
+    job_deleted: bool
+    definition: Definition
+    put_back: int = 0
+    """How often a fire did not find it although its partition held."""
+    old_prev_live: bool | None = None
+    """Whether ``prev`` is live; asked only where it is older than the history kept."""
+
+    @property
+    def key(self) -> Key:
+        """What tells it from every other timer of its partition."""
+        return (self.due, self.ref, self.kind, self.version)
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """One partition that this process leads."""
+
+    term: Term
+    full_epoch: int
+    tickets: dict[Key, Ticket[Entry]] = field(default_factory=dict)
+
+
+class Cache:
+    """The partitions held and their wheel."""
+
+    def __init__(self, now: Millis) -> None:
+        self.held: dict[int, Held] = {}
+        self._wheel: Wheel[Entry] = Wheel(now)
+
+    def __len__(self) -> int:
+        """Return how many timers wait in the wheel."""
+        return len(self._wheel)
+
+    def adopt(self, term: Term) -> None:
+        """Hold a partition anew, with nothing of it in the wheel."""
+        self.drop(term.part)
+        self.held[term.part] = Held(term=term, full_epoch=term.epoch)
+
+    def drop(self, part: int) -> None:
+        """Give a partition up, with all its entries."""
+        held = self.held.pop(part, None)
+        if held is not None:
+            for ticket in held.tickets.values():
+                ticket.cancel()
+
+    def find(self, part: int, key: Key) -> Entry | None:
+        """Return the entry of a timer, if it is held."""
+        held = self.held.get(part)
+        ticket = held.tickets.get(key) if held else None
+        return ticket.item if ticket else None
+
+    def put(self, entry: Entry) -> None:
+        """Put an entry into the wheel; a partition not held is passed over."""
+        held = self.held.get(entry.part)
+        if held is not None:
+            held.tickets[entry.key] = self._wheel.add(entry.due, entry)
+
+    def put_back(self, entry: Entry, *, at: Millis) -> None:
+        """Have an entry that was taken come out of the wheel again at ``at``."""
+        held = self.held.get(entry.part)
+        if held is not None and entry.key in held.tickets:
+            held.tickets[entry.key] = self._wheel.add(at, entry)
+
+    def forget(self, entry: Entry) -> None:
+        """Remove an entry that was decided or is gone."""
+        held = self.held.get(entry.part)
+        ticket = held.tickets.pop(entry.key, None) if held else None
+        if ticket is not None:
+            ticket.cancel()
+
+    def move_epoch(self, part: int, *, epoch: int, jobs: Iterable[uuid.UUID]) -> None:
+        """Drop the entries of these jobs and move the partition's epoch, in one step."""
+        held = self.held[part]
+        changed = set(jobs)
+        if changed:
+            for key, ticket in list(held.tickets.items()):
+                if ticket.item.job_id in changed:
+                    ticket.cancel()
+                    del held.tickets[key]
+        held.term = replace(held.term, epoch=epoch)
+
+    def clear(self, part: int) -> None:
+        """Drop all entries of a partition; it stays held."""
+        held = self.held[part]
+        for ticket in held.tickets.values():
+            ticket.cancel()
+        held.tickets.clear()
+
+    def take_due(self, now: Millis) -> list[Entry]:
+        """Take what is due out of the wheel, earliest first.
+
+        Entries stay known until :meth:`forget`: a batch that is refused goes back.
+        """
+        return self._wheel.advance(now)
+
+    def count_before(self, moment: Millis) -> Counter[int]:
+        """Return how many timers due before an instant each partition holds."""
+        return Counter(entry.part for entry in self._wheel.before(moment))
+
+    def next_due(self) -> Millis | None:
+        """Return an instant no later than the next due one, None if nothing waits."""
+        return self._wheel.next_due()

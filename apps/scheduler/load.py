@@ -1,0 +1,209 @@
+"""From the timer tables into the wheel: window, second look, delta."""
+
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from apps.runtime.sessions import Connection
+from apps.scheduler import store
+from apps.scheduler.cache import Cache, Definition, Entry
+from apps.scheduler.store import RevisionRow, TimerRow
+from chrono.rules import jitter
+from chrono.rules.errors import ChronoError
+from chrono.rules.instants import Millis
+from chrono.rules.keys import run_id
+from chrono.rules.schedule import Once, resolve, schedule_from_json
+from chrono.rules.states import TimerKind
+
+log = logging.getLogger("chrono.scheduler")
+
+WINDOW: Millis = 60_000
+SHORTEST_WINDOW: Millis = 2_000
+LOOK_AHEAD: Millis = 1_000
+ROWS = 200_000
+DEFINITIONS = 200_000
+DEFINITIONS_AT_ONCE = 5_000
+
+
+class Loader:
+    """Fills the cache from the database; every read carries its own epochs."""
+
+    def __init__(
+        self, conn: Connection, cache: Cache, progress: Callable[[], None]
+    ) -> None:
+        self._conn = conn
+        self._cache = cache
+        self._progress = progress
+        self._definitions: dict[tuple[uuid.UUID, int], Definition | None] = {}
+        self._tables: dict[int, str] = {}
+        self._window = WINDOW
+
+    def load_window(self, parts: Iterable[int], now: Millis) -> Millis:
+        """Read all due within the window, however late; return its far end.
+
+        Where there is more than fits, the window shrinks: what it leaves out the second
+        look brings in before it is due.
+        """
+        before = now + self._window
+        if self._read(list(parts), before) >= ROWS:
+            self._window = max(SHORTEST_WINDOW, self._window // 2)
+        else:
+            self._window = min(WINDOW, self._window * 2)
+        return before
+
+    def look(self, now: Millis) -> tuple[int, Millis] | None:
+        """Compare what is due soon with the wheel; read where they differ.
+
+        Returns the current slice and horizon, None when nothing is held. A lost notice
+        or a late commit costs no more than the time between two looks.
+        """
+        if not self._cache.held:
+            return None
+        before = now + LOOK_AHEAD
+        looks = store.look_again(
+            self._conn, parts=list(self._cache.held), before=before
+        )
+        moved = []
+        for look in looks:
+            held = self._cache.held[look.part]
+            if (look.fence, look.term) != (held.term.fence, held.term.term):
+                self._lose(look.part)
+            elif look.epoch != held.term.epoch:
+                moved.append(look.part)
+        self.catch_up(moved)
+        counts = self._cache.count_before(before)
+        differing = [
+            look.part
+            for look in looks
+            if look.part in self._cache.held and look.due != counts[look.part]
+        ]
+        if differing:
+            self._read(differing, before)
+        return looks[0].slice, looks[0].horizon
+
+    def catch_up(self, parts: Iterable[int]) -> None:
+        """Bring these partitions to their present epoch: drop what changed since.
+
+        The epoch is read first and the changed jobs in a later statement, so a change
+        between the two is dropped once more rather than missed.
+        """
+        parts = [part for part in parts if part in self._cache.held]
+        if not parts:
+            return
+        for now in store.read_epochs(self._conn, parts=parts):
+            held = self._cache.held[now.part]
+            if (now.fence, now.term) != (held.term.fence, held.term.term):
+                self._lose(now.part)
+                continue
+            changed = store.list_changed_jobs(
+                self._conn, part=now.part, epoch=held.term.epoch
+            )
+            if now.full_epoch > held.full_epoch:
+                self._cache.clear(now.part)
+                held.full_epoch = now.full_epoch
+            self._cache.move_epoch(now.part, epoch=now.epoch, jobs=changed)
+
+    def _lose(self, part: int) -> None:
+        log.warning("partition %s was taken over by another leader", part)
+        self._cache.drop(part)
+
+    def _read(self, parts: list[int], before: Millis) -> int:
+        rows = store.load_timers(self._conn, parts=parts, before=before, limit=ROWS)
+        self._progress()
+        self._name_tables({row.bucket for row in rows})
+        stale: defaultdict[tuple[int, int], list[TimerRow]] = defaultdict(list)
+        fresh: list[TimerRow] = []
+        for row in rows:
+            held = self._cache.held.get(row.part)
+            if held is None or row.bucket not in self._tables:
+                continue
+            if row.kind == TimerKind.SCHEDULE and row.version < row.job_version:
+                stale[row.part, row.bucket].append(row)
+            elif row.epoch >= held.term.epoch:
+                fresh.append(row)
+        self._define({(row.job_id, _revision(row)) for row in fresh})
+        for number, row in enumerate(fresh):
+            self._put(row)
+            if number % 10_000 == 0:
+                self._progress()
+        for (part, bucket), old in stale.items():
+            if part in self._cache.held:
+                store.delete_stale_timers(
+                    self._conn,
+                    term=self._cache.held[part].term,
+                    bucket=self._tables[bucket],
+                    rows=old,
+                )
+        return len(rows)
+
+    def _put(self, row: TimerRow) -> None:
+        key = (row.due_at, row.ref, row.kind, row.version)
+        known = self._cache.find(row.part, key)
+        if known is not None:
+            known.bucket = self._tables[row.bucket]
+            return
+        definition = self._definitions.get((row.job_id, _revision(row)))
+        if definition is None:
+            return
+        of_schedule = row.kind == TimerKind.SCHEDULE
+        self._cache.put(
+            Entry(
+                part=row.part,
+                bucket=self._tables[row.bucket],
+                due=row.due_at,
+                ref=row.ref,
+                kind=row.kind,
+                version=row.version,
+                job_id=row.job_id,
+                revision=_revision(row),
+                scheduled_for=row.scheduled_for,
+                run_id=run_id(row.job_id, row.scheduled_for, 0, row.part)
+                if of_schedule
+                else row.ref,
+                prev=row.prev,
+                tenant=row.tenant,
+                job_paused=row.job_paused,
+                job_deleted=row.job_deleted,
+                definition=definition,
+            )
+        )
+
+    def _name_tables(self, oids: set[int]) -> None:
+        unknown = [oid for oid in oids if oid not in self._tables]
+        if unknown:
+            self._tables.update(store.list_tables(self._conn, oids=unknown))
+
+    def _define(self, wanted: set[tuple[uuid.UUID, int]]) -> None:
+        unknown = [key for key in wanted if key not in self._definitions]
+        if len(self._definitions) + len(unknown) > DEFINITIONS:
+            self._definitions.clear()
+            unknown = list(wanted)
+        for start in range(0, len(unknown), DEFINITIONS_AT_ONCE):
+            part = unknown[start : start + DEFINITIONS_AT_ONCE]
+            for row in store.load_revisions(self._conn, revisions=part):
+                self._definitions[row.job_id, row.revision] = _definition(row)
+            self._progress()
+
+
+def _revision(row: TimerRow) -> int:
+    """A schedule fires by the revision in force, all else by the one it was made of."""
+    return row.job_revision if row.kind == TimerKind.SCHEDULE else row.revision
+
+
+def _definition(row: RevisionRow) -> Definition | None:
+    """Return the definition, or None, said in the log, where it can't be read."""
+    try:
+        schedule = resolve(schedule_from_json(row.schedule), row.job_id)
+    except ChronoError as error:
+        log.error(
+            "job %s revision %s can't be read: %s", row.job_id, row.revision, error
+        )
+        return None
+    return Definition(
+        schedule=schedule,
+        offset=jitter.offset(row.job_id, row.jitter_window),
+        bounded=row.overlap_policy == "skip" and not isinstance(schedule, Once),
+        queue=row.queue,
+        priority=row.priority,
+    )

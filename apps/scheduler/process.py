@@ -1,0 +1,143 @@
+"""The scheduler process: one loop that fires, threads that elect, keep and watch."""
+
+import contextlib
+import logging
+import queue
+
+import psycopg
+
+from apps.runtime import notify
+from apps.runtime.clock import DatabaseClock
+from apps.runtime.process import Pulse, Waiter, Watchdog
+from apps.runtime.sessions import (
+    Connection,
+    connect_hot,
+    connect_leader,
+    connect_listener,
+    connect_upkeep,
+)
+from apps.scheduler.dispatcher import Dispatcher
+from apps.scheduler.leadership import Leadership
+from apps.scheduler.upkeep import Upkeep
+from chrono.rules.errors import ChronoError
+from chrono.rules.instants import Millis
+
+log = logging.getLogger("chrono.scheduler")
+
+PREPARE_TRIES = 20
+
+
+class Scheduler:
+    """One scheduler process; :meth:`run` until asked to stop."""
+
+    def __init__(self, url: str, *, clock_shift: Millis = 0) -> None:
+        self._url = url
+        self._shift = clock_shift
+        self._served = False
+        self.waiter = Waiter()
+        self._firing = Pulse("firing")
+        self._electing = Pulse("leadership")
+
+    def run(self) -> None:
+        """Lead and fire until stopped; reconnect after every loss of the database.
+
+        Raises ``psycopg.OperationalError`` or a :class:`ChronoError` at the start only:
+        what is wrong with the address or the server then is for a person. Later losses
+        are waited out.
+        """
+        Watchdog([self._firing, self._electing]).start()
+        failures = 0
+        while not self.waiter.stopping.is_set():
+            try:
+                self._serve()
+            except psycopg.OperationalError as error:
+                if not self._served:
+                    raise
+                self._firing.armed = self._electing.armed = False
+                log.warning("database lost: %s", str(error).splitlines()[0])
+                self.waiter.wait(min(8.0, 0.25 * 2**failures))
+                failures += 1
+            else:
+                failures = 0
+
+    def _serve(self) -> None:
+        with contextlib.ExitStack() as stack:
+            hot = stack.enter_context(connect_hot(self._url, name="chrono fire"))
+            ear = stack.enter_context(connect_listener(self._url, name="chrono ear"))
+            notify.listen(ear, notify.JOBS, notify.LEADERSHIP)
+            clock = DatabaseClock(hot, shift=self._shift)
+            dispatcher = Dispatcher(hot, clock, progress=self._firing.beat)
+            upkeep = Upkeep(
+                lambda: connect_upkeep(self._url, name="chrono upkeep"),
+                clock,
+                leads=lambda: 0 in dispatcher.cache.held,
+            )
+            self._prepare(upkeep)
+            leadership = Leadership(
+                lambda: connect_leader(self._url, name="chrono leader"),
+                wake=self.waiter.wake,
+                pulse=self._electing,
+            )
+            self._served = True
+            stack.callback(upkeep.stop)
+            stack.callback(self._step_down, dispatcher, leadership, ear)
+            leadership.start()
+            upkeep.start()
+            log.info("scheduler %s is up", leadership.owner)
+            self._loop(dispatcher, leadership, hot, ear, clock)
+            log.info("scheduler %s stops", leadership.owner)
+
+    def _prepare(self, upkeep: Upkeep) -> None:
+        for left in reversed(range(PREPARE_TRIES)):
+            try:
+                upkeep.prepare()
+                return
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
+                if not left:
+                    raise
+                self.waiter.wait(0.5)
+
+    def _loop(
+        self,
+        dispatcher: Dispatcher,
+        leadership: Leadership,
+        hot: Connection,
+        ear: Connection,
+        clock: DatabaseClock,
+    ) -> None:
+        voice = notify.Voice(ear)
+        while not self.waiter.stopping.is_set():
+            self._firing.beat()
+            self._firing.armed = bool(dispatcher.cache.held)
+            self._hear_leadership(dispatcher, leadership)
+            clock.probe_if_old(hot)
+            step = dispatcher.step()
+            if step.queues:
+                voice.say(notify.READY, step.queues)
+            heard = voice.flush_in()
+            wait = step.wait / 1000 if heard is None else min(step.wait / 1000, heard)
+            if self.waiter.wait(wait, ear.fileno()):
+                for channel in notify.hear(ear):
+                    if channel == notify.JOBS:
+                        dispatcher.notice()
+                    else:
+                        leadership.look()
+            voice.flush()
+
+    def _hear_leadership(self, dispatcher: Dispatcher, leadership: Leadership) -> None:
+        while True:
+            try:
+                change = leadership.changes.get_nowait()
+            except queue.Empty:
+                return
+            dispatcher.resign(change.lost)
+            dispatcher.adopt(change.gained)
+
+    def _step_down(
+        self, dispatcher: Dispatcher, leadership: Leadership, ear: Connection
+    ) -> None:
+        self._firing.armed = False
+        dispatcher.resign(list(dispatcher.cache.held))
+        leadership.stop()
+        with contextlib.suppress(psycopg.Error, ChronoError):
+            notify.Voice(ear).say(notify.LEADERSHIP, ())

@@ -1,0 +1,324 @@
+"""The statements of this room, one function a file; rows in, frozen values out."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apps.runtime import sql
+from apps.runtime.sessions import Connection
+from chrono.rules.instants import Millis, to_millis
+
+_SQL = {
+    name: sql.load("scheduler", name)
+    for name in (
+        "list_members",
+        "try_partitions",
+        "release_partitions",
+        "join_members",
+        "take_over",
+        "load_timers",
+        "load_revisions",
+        "look_again",
+        "read_epochs",
+        "list_changed_jobs",
+        "delete_stale_timers",
+        "list_unsettled",
+        "list_tables",
+        "lock_upkeep",
+        "unlock_upkeep",
+        "fire_if_held",
+    )
+}
+
+# Advisory locks: a class for leadership of a partition, for being a member, for upkeep.
+PARTITION_LOCKS = 0x4348_0001
+MEMBER_LOCKS = 0x4348_0002
+UPKEEP_LOCKS = 0x4348_0003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """Leadership of one partition, begun by a takeover that is committed."""
+
+    part: int
+    fence: int
+    term: uuid.UUID
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Who takes part: how many schedulers, and the partitions that have a holder."""
+
+    count: int
+    taken: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerRow:
+    """A timer as read, with what its partition and job were in the same snapshot."""
+
+    part: int
+    epoch: int
+    bucket: int
+    due_at: Millis
+    ref: uuid.UUID
+    kind: int
+    version: int
+    job_id: uuid.UUID
+    revision: int
+    scheduled_for: Millis
+    attempt_group: int
+    attempt: int
+    prev: uuid.UUID | None
+    job_version: int
+    job_revision: int
+    tenant: int
+    job_paused: bool
+    job_deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One partition as the second look saw it."""
+
+    part: int
+    fence: int
+    term: uuid.UUID
+    epoch: int
+    full_epoch: int
+    due: int
+    slice: int
+    horizon: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epochs:
+    """Under what a partition is led now."""
+
+    part: int
+    fence: int
+    term: uuid.UUID
+    epoch: int
+    full_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionRow:
+    """What a leader must know of one revision of a job; it never changes."""
+
+    job_id: uuid.UUID
+    revision: int
+    schedule: dict[str, Any]
+    jitter_window: Millis
+    overlap_policy: str
+    queue: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """What the database made of a batch: partitions that hold, verdicts by position.
+
+    A position without a verdict was not there to be fired any more. Verdict 0 is fired,
+    a positive one the reason of a skip, -1 an occurrence that existed already, -2 a
+    retry of a run that was cancelled.
+    """
+
+    held: frozenset[int]
+    verdicts: dict[int, int]
+
+
+def join_members(conn: Connection, *, member: int) -> None:
+    """Count this session as a scheduler until it ends."""
+    _SQL["join_members"].run(conn, {"class": MEMBER_LOCKS, "member": member})
+
+
+def list_members(conn: Connection) -> Members:
+    """Return how many schedulers there are and which partitions are held by any."""
+    [(count, taken)] = _SQL["list_members"].run(
+        conn, {"members": MEMBER_LOCKS, "partitions": PARTITION_LOCKS}
+    )
+    return Members(count=count, taken=frozenset(taken or ()))
+
+
+def try_partitions(conn: Connection, *, parts: Sequence[int]) -> list[int]:
+    """Take the advisory locks of those of ``parts`` that are free; return them."""
+    rows = _SQL["try_partitions"].run(
+        conn, {"class": PARTITION_LOCKS, "parts": list(parts)}
+    )
+    return [part for part, locked in rows if locked]
+
+
+def release_partitions(conn: Connection, *, parts: Sequence[int]) -> None:
+    """Give the advisory locks of ``parts`` back."""
+    _SQL["release_partitions"].run(
+        conn, {"class": PARTITION_LOCKS, "parts": list(parts)}
+    )
+
+
+def take_over(conn: Connection, *, parts: Sequence[int], owner: str) -> list[Term]:
+    """Begin a term in each partition; returns after the commit.
+
+    Run it on the autocommit session that holds the advisory locks: if that session is
+    dead, so is the takeover. Load in a later statement.
+    """
+    return [
+        Term(part=part, fence=fence, term=term, epoch=epoch)
+        for part, fence, term, epoch in _SQL["take_over"].run(
+            conn, {"parts": sorted(parts), "owner": owner}
+        )
+    ]
+
+
+def load_timers(
+    conn: Connection, *, parts: Sequence[int], before: Millis, limit: int
+) -> list[TimerRow]:
+    """Return the timers of these partitions due before an instant, at most ``limit``."""
+    return [
+        TimerRow(
+            part=row[0],
+            epoch=row[1],
+            bucket=row[2],
+            due_at=to_millis(row[3]),
+            ref=row[4],
+            kind=row[5],
+            version=row[6],
+            job_id=row[7],
+            revision=row[8],
+            scheduled_for=to_millis(row[9]),
+            attempt_group=row[10],
+            attempt=row[11],
+            prev=row[12],
+            job_version=row[13],
+            job_revision=row[14],
+            tenant=row[15],
+            job_paused=row[16],
+            job_deleted=row[17],
+        )
+        for row in _SQL["load_timers"].run(
+            conn, {"parts": list(parts), "before": before, "limit": limit}
+        )
+    ]
+
+
+def load_revisions(
+    conn: Connection, *, revisions: Sequence[tuple[uuid.UUID, int]]
+) -> list[RevisionRow]:
+    """Return these (job, revision) pairs, as far as they exist."""
+    rows = _SQL["load_revisions"].run(
+        conn,
+        {"jobs": [job for job, _ in revisions], "revisions": [r for _, r in revisions]},
+    )
+    return [
+        RevisionRow(
+            job_id=job,
+            revision=revision,
+            schedule=schedule,
+            jitter_window=window,
+            overlap_policy=overlap,
+            queue=queue,
+            priority=priority,
+        )
+        for job, revision, schedule, window, overlap, queue, priority in rows
+    ]
+
+
+def look_again(
+    conn: Connection, *, parts: Sequence[int], before: Millis
+) -> list[Look]:
+    """Return what is due before an instant in each partition, as counts."""
+    return [
+        Look(
+            part=part,
+            fence=fence,
+            term=term,
+            epoch=epoch,
+            full_epoch=full_epoch,
+            due=due,
+            slice=current,
+            horizon=to_millis(horizon),
+        )
+        for part, fence, term, epoch, full_epoch, due, current, horizon in _SQL[
+            "look_again"
+        ].run(conn, {"parts": list(parts), "before": before})
+    ]
+
+
+def read_epochs(conn: Connection, *, parts: Sequence[int]) -> list[Epochs]:
+    """Return under what these partitions are led now."""
+    return [
+        Epochs(part=part, fence=fence, term=term, epoch=epoch, full_epoch=full_epoch)
+        for part, fence, term, epoch, full_epoch in _SQL["read_epochs"].run(
+            conn, {"parts": list(parts)}
+        )
+    ]
+
+
+def list_changed_jobs(conn: Connection, *, part: int, epoch: int) -> set[uuid.UUID]:
+    """Return the jobs of a partition that changed after an epoch."""
+    rows = _SQL["list_changed_jobs"].run(conn, {"part": part, "epoch": epoch})
+    return {job for (job,) in rows}
+
+
+def delete_stale_timers(
+    conn: Connection, *, term: Term, bucket: str, rows: Sequence[TimerRow]
+) -> int:
+    """Delete schedule timers older than their job's version; return how many."""
+    return _SQL["delete_stale_timers"].change(
+        conn,
+        {
+            "part": term.part,
+            "fence": term.fence,
+            "term": term.term,
+            "due": [row.due_at for row in rows],
+            "ref": [row.ref for row in rows],
+            "version": [row.version for row in rows],
+        },
+        bucket=bucket,
+    )
+
+
+def list_unsettled(
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
+) -> set[uuid.UUID]:
+    """Return those of these (partition, run) pairs that are still live."""
+    rows = _SQL["list_unsettled"].run(
+        conn, {"parts": [part for part, _ in runs], "runs": [run for _, run in runs]}
+    )
+    return {run for (run,) in rows}
+
+
+def list_tables(conn: Connection, *, oids: Sequence[int]) -> dict[int, str]:
+    """Return the names of those of these tables that still exist."""
+    rows = _SQL["list_tables"].run(conn, {"oids": list(oids)})
+    return dict((oid, name) for oid, name in rows)
+
+
+def lock_upkeep(conn: Connection) -> None:
+    """Take the lock of table upkeep; waits as long as the session's lock timeout."""
+    _SQL["lock_upkeep"].run(conn, {"class": UPKEEP_LOCKS})
+
+
+def unlock_upkeep(conn: Connection) -> None:
+    """Give the lock of table upkeep back."""
+    _SQL["unlock_upkeep"].run(conn, {"class": UPKEEP_LOCKS})
+
+
+def fire_if_held(
+    conn: Connection, *, bucket: str, batch: dict[str, Any]
+) -> Firing:
+    """Fire a batch of one bucket's timers; run it on a hot session only.
+
+    ``batch`` carries the guards and the parallel arrays of
+    :class:`apps.scheduler.fire.Batch`. Raises ``UndefinedTable`` where the bucket was
+    dropped.
+    """
+    [(held, positions, verdicts)] = _SQL["fire_if_held"].run(
+        conn, batch, bucket=bucket
+    )
+    return Firing(
+        held=frozenset(held or ()),
+        verdicts=dict(zip(positions or (), verdicts or (), strict=True)),
+    )

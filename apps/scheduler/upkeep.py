@@ -1,0 +1,124 @@
+"""The tables' keeper: what the leader of partition 0 does besides firing.
+
+On a thread and a session of its own, so that a lock it waits for never delays a fire.
+Every piece is safe to repeat and safe beside another keeper.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+import psycopg
+
+from apps.queue import withdrawals
+from apps.queue.rotation import Rotation
+from apps.runs import days
+from apps.runs.sweep import Sweep
+from apps.runtime.clock import Clock
+from apps.runtime.sessions import Connection
+from apps.scheduler import store
+from apps.timers import buckets
+from apps.timers.store import read_dispatch_state
+from chrono.rules.instants import Millis
+
+log = logging.getLogger("chrono.upkeep")
+
+STEP_S = 1.0
+SWEEP_EVERY: Millis = 2_000
+CLEAR_EVERY: Millis = 5_000
+BUCKETS_EVERY: Millis = 60_000
+DROP_EVERY: Millis = 600_000
+
+
+class Upkeep(threading.Thread):
+    """Keeps the tables while ``leads()`` says that this process is the keeper."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        clock: Clock,
+        *,
+        leads: Callable[[], bool],
+    ) -> None:
+        super().__init__(name="upkeep", daemon=True)
+        self._connect = connect
+        self._clock = clock
+        self._leads = leads
+        self._conn: Connection | None = None
+        self._stopping = threading.Event()
+        self._rotation = Rotation()
+        self._sweep = Sweep()
+        self._done: dict[str, Millis] = {}
+
+    def prepare(self) -> None:
+        """Make the buckets and days that are missing, before anything fires."""
+        conn = self._session()
+        store.lock_upkeep(conn)
+        try:
+            self._make_room(conn, self._clock.now())
+        finally:
+            store.unlock_upkeep(conn)
+
+    def run(self) -> None:
+        """Step once a second until told to stop."""
+        while not self._stopping.wait(STEP_S):
+            if not self._leads():
+                self._close()
+                continue
+            try:
+                self.step()
+            except psycopg.Error as error:
+                log.warning("upkeep put off: %s", str(error).splitlines()[0])
+                self._close()
+        self._close()
+
+    def stop(self) -> None:
+        """End the thread; returns when its present step is over, or after 2 s."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join(timeout=2.0)
+
+    def step(self) -> None:
+        """Do what is due of the keeper's work."""
+        conn, now = self._session(), self._clock.now()
+        state = read_dispatch_state(conn)
+        self._rotation.step(conn, current=state.slice, now=now)
+        if self._is_due("sweep", SWEEP_EVERY, now):
+            rescued = self._sweep.step(conn, now=now, horizon=state.horizon)
+            if rescued:
+                log.warning("%s runs of dead workers are offered again", rescued)
+        if self._is_due("clear", CLEAR_EVERY, now):
+            withdrawals.clear(conn)
+        if self._is_due("buckets", BUCKETS_EVERY, now):
+            self._make_room(conn, now)
+        if self._is_due("drop", DROP_EVERY, now):
+            for dropped in (
+                *buckets.drop_old_buckets(conn, now=now),
+                *days.drop_old_days(conn, now=now),
+            ):
+                log.info("dropped %s", dropped)
+            while days.purge_kept(conn, now=now):
+                pass
+
+    def _make_room(self, conn: Connection, now: Millis) -> None:
+        horizon = buckets.ensure_buckets(conn, now=now)
+        buckets.move_far(conn, now=now, horizon=horizon)
+        strays = days.ensure_days(conn, now=now)
+        if strays:
+            log.error("%s rows had gone to a default leaf and were moved", strays)
+
+    def _is_due(self, work: str, every: Millis, now: Millis) -> bool:
+        if now - self._done.get(work, -every) < every:
+            return False
+        self._done[work] = now
+        return True
+
+    def _session(self) -> Connection:
+        if self._conn is None or self._conn.closed:
+            self._conn = self._connect()
+        return self._conn
+
+    def _close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
