@@ -91,7 +91,7 @@ def drop_old_days(conn: Connection, *, now: Millis) -> list[str]:
 
 
 def purge_kept(conn: Connection, *, now: Millis) -> int:
-    """Delete kept runs, attempts and dead letters past their retention; return how many.
+    """Delete what is kept past its retention; return how many rows.
 
     A bounded number a call; call again while it returns more than none.
     """

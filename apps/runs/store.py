@@ -105,7 +105,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a run is: a table's word, its cancel flag, and its kind, reason or state."""
+    """Where a run is: the table, its cancel flag, and its kind, reason or state."""
 
     table: str
     cancel: bool
@@ -175,7 +175,9 @@ def load_targets(
         {"jobs": [job for job, _ in revisions], "revisions": [r for _, r in revisions]},
     )
     return [
-        Target(job_id=job, revision=rev, target=target, payload=payload, retry_policy=retry)
+        Target(
+            job_id=job, revision=rev, target=target, payload=payload, retry_policy=retry
+        )
         for job, rev, target, payload, retry in rows
     ]
 
@@ -187,7 +189,7 @@ def load_inputs(
     rows = _SQL["load_inputs"].run(
         conn, {"parts": [part for part, _ in runs], "runs": [run for _, run in runs]}
     )
-    return dict((run, payload) for run, payload in rows)
+    return {run: payload for run, payload in rows}
 
 
 def settle_if_leased(
@@ -227,7 +229,9 @@ def bury_workers_if_stale(
     conn: Connection, *, workers: Sequence[uuid.UUID], ttl: Millis
 ) -> list[uuid.UUID]:
     """Mark these workers dead where still stale under their row lock; return those."""
-    rows = _SQL["bury_workers_if_stale"].run(conn, {"workers": list(workers), "ttl": ttl})
+    rows = _SQL["bury_workers_if_stale"].run(
+        conn, {"workers": list(workers), "ttl": ttl}
+    )
     return [w for (w,) in rows]
 
 

@@ -33,7 +33,7 @@ class Sweep:
     suspects: set[uuid.UUID] = field(default_factory=set)
 
     def step(self, conn: Connection, *, now: Millis, horizon: Millis) -> int:
-        """Bury workers stale in two looks in a row; return how many runs are rescued."""
+        """Bury workers stale in two looks in a row; return how many runs came back."""
         stale = set(store.list_stale_workers(conn, ttl=LEASE_TTL))
         confirmed = self.suspects & stale
         self.suspects = stale - confirmed
@@ -54,7 +54,7 @@ class Sweep:
 def rescue(
     conn: Connection, orphans: list[Orphan], *, now: Millis, horizon: Millis
 ) -> int:
-    """Settle leases of dead workers by their tokens; return how many still were there."""
+    """Settle leases of dead workers by their tokens; return how many it settled."""
     settled = store.settle_if_leased(
         conn, [verdict_on(orphan, now=now) for orphan in orphans], horizon=horizon
     )

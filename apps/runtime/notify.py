@@ -62,6 +62,4 @@ class Voice:
         if not self._kept:
             return None
         now = time.monotonic()
-        return max(
-            0.0, min(self._said.get(c, 0.0) + QUIET_S - now for c in self._kept)
-        )
+        return max(0.0, min(self._said.get(c, 0.0) + QUIET_S - now for c in self._kept))

@@ -46,7 +46,7 @@ def attach_leaf(
     upper: str,
     storage: str = "",
 ) -> int:
-    """Make a leaf for ``key`` in [lower, upper); return rows taken over from the default.
+    """Make a leaf for ``key`` in [lower, upper); return rows taken from the default.
 
     The default leaf's rows of that range move in the same transaction: Postgres refuses
     to attach a leaf whose rows lie in the default. Raises ``LockNotAvailable``.
@@ -55,7 +55,9 @@ def attach_leaf(
     names = {leaf.name for leaf in list_leaves(conn, parent=parent)}
     with conn.transaction():
         conn.execute(
-            compose.SQL("CREATE TABLE IF NOT EXISTS {} (LIKE {} INCLUDING ALL){}").format(
+            compose.SQL(
+                "CREATE TABLE IF NOT EXISTS {} (LIKE {} INCLUDING ALL){}"
+            ).format(
                 compose.Identifier(leaf),
                 compose.Identifier(parent),
                 compose.SQL(f" WITH ({storage})" if storage else ""),
@@ -105,7 +107,9 @@ def detach_leaf(conn: Connection, *, parent: str, leaf: Leaf) -> None:
 
 def drop_table(conn: Connection, *, table: str) -> None:
     """Drop a detached leaf, or an attached one of a parent that has a default leaf."""
-    conn.execute(compose.SQL("DROP TABLE IF EXISTS {}").format(compose.Identifier(table)))
+    conn.execute(
+        compose.SQL("DROP TABLE IF EXISTS {}").format(compose.Identifier(table))
+    )
 
 
 def is_empty(conn: Connection, *, table: str) -> bool:

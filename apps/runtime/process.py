@@ -4,6 +4,7 @@ A process is a small loop around a ``step()`` that returns how long to wait. Tes
 the step; only this module waits.
 """
 
+import contextlib
 import logging
 import os
 import select
@@ -31,10 +32,8 @@ class Waiter:
 
     def wake(self) -> None:
         """End the present or the next wait."""
-        try:
+        with contextlib.suppress(BlockingIOError):  # A full pipe wakes as well.
             os.write(self._write, b"!")
-        except BlockingIOError:
-            pass  # A full pipe wakes as well.
 
     def stop(self) -> None:
         """Ask the process to stop, and end its wait."""
@@ -42,17 +41,17 @@ class Waiter:
         self.wake()
 
     def wait(self, seconds: float, *also: int) -> bool:
-        """Wait that long, or until woken or one of ``also`` can be read; which is True
-        when it was one of those."""
+        """Wait that long, or until woken, or until one of ``also`` can be read.
+
+        Returns whether it was one of those.
+        """
         if seconds <= 0 and not also:
             return False
         ready, _, _ = select.select([self._read, *also], [], [], max(0.0, seconds))
         if self._read in ready:
-            try:
+            with contextlib.suppress(BlockingIOError):
                 while os.read(self._read, 1024):
                     pass
-            except BlockingIOError:
-                pass
         return any(fd in ready for fd in also)
 
     def stop_on_signals(self) -> None:

@@ -69,7 +69,7 @@ def _speaks_binary(conn: psycopg.Connection[Any]) -> bool:
 
 @functools.cache
 def load(room: str, name: str) -> Statement:
-    """Return the statement ``apps/<room>/sql/<name>.sql``; FileNotFoundError if absent."""
+    """Return the statement of that file; FileNotFoundError if there is none."""
     raw = (ROOMS / room / "sql" / f"{name}.sql").read_text(encoding="utf-8")
     lines = (COMMENT.sub("", line).strip() for line in raw.splitlines())
     body = " ".join(line for line in lines if line).rstrip(";")

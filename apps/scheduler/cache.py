@@ -117,7 +117,7 @@ class Cache:
             ticket.cancel()
 
     def move_epoch(self, part: int, *, epoch: int, jobs: Iterable[uuid.UUID]) -> None:
-        """Drop the entries of these jobs and move the partition's epoch, in one step."""
+        """Drop the entries of these jobs and move the partition's epoch at once."""
         held = self.held[part]
         changed = set(jobs)
         if changed:

@@ -180,9 +180,7 @@ class Gun:
             "skip": [d.skip or 0 for d in decisions],
             "span": [d.span if d.span > 1 else 0 for d in decisions],
             "last_for": [d.last if d.span > 1 else 0 for d in decisions],
-            "bounded": [
-                is_bounded(e) and e.old_prev_live is None for e in entries
-            ],
+            "bounded": [is_bounded(e) and e.old_prev_live is None for e in entries],
             "next_for": following,
             # Never in an hour whose bucket may be gone, and never a key used before.
             "next_due": [
@@ -271,11 +269,14 @@ def decide(entry: Entry, now: Millis) -> Decision:
                 return replace(decision, skip=Reason.OVERLAP)
             return decision
         case TimerKind.LATE if entry.job_deleted:
-            skip = Reason.ENDED
+            return _alone(entry, Reason.ENDED)
         case TimerKind.LATE if entry.job_paused:
-            skip = Reason.PAUSED
+            return _alone(entry, Reason.PAUSED)
         case _:
-            skip = None
+            return _alone(entry, None)
+
+
+def _alone(entry: Entry, skip: Reason | None) -> Decision:
     return Decision(skip=skip, span=1, last=entry.scheduled_for, following=None)
 
 

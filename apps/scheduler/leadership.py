@@ -113,17 +113,16 @@ class Leadership(threading.Thread):
             self.owner,
         )
         if wanted:
-            self._take(wanted)
+            self._take(self._conn, wanted)
         return ALONE_S if members.count == 1 else AMONG_OTHERS_S
 
-    def _take(self, wanted: list[int]) -> None:
-        assert self._conn is not None
-        got = store.try_partitions(self._conn, parts=wanted)
+    def _take(self, conn: Connection, wanted: list[int]) -> None:
+        got = store.try_partitions(conn, parts=wanted)
         if not got:
             return
         # On the lock's own session: if that is dead, so is the takeover. A fence counts
         # from when its commit is acknowledged.
-        terms = store.take_over(self._conn, parts=got, owner=self.owner)
+        terms = store.take_over(conn, parts=got, owner=self.owner)
         self._held |= {term.part for term in terms}
         self._pulse.armed = True
         self._tell(Change(gained=tuple(terms)))

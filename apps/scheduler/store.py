@@ -175,7 +175,7 @@ def take_over(conn: Connection, *, parts: Sequence[int], owner: str) -> list[Ter
 def load_timers(
     conn: Connection, *, parts: Sequence[int], before: Millis, limit: int
 ) -> list[TimerRow]:
-    """Return the timers of these partitions due before an instant, at most ``limit``."""
+    """Return these partitions' timers due before an instant, at most ``limit``."""
     return [
         TimerRow(
             part=row[0],
@@ -225,9 +225,7 @@ def load_revisions(
     ]
 
 
-def look_again(
-    conn: Connection, *, parts: Sequence[int], before: Millis
-) -> list[Look]:
+def look_again(conn: Connection, *, parts: Sequence[int], before: Millis) -> list[Look]:
     """Return what is due before an instant in each partition, as counts."""
     return [
         Look(
@@ -293,7 +291,7 @@ def list_unsettled(
 def list_tables(conn: Connection, *, oids: Sequence[int]) -> dict[int, str]:
     """Return the names of those of these tables that still exist."""
     rows = _SQL["list_tables"].run(conn, {"oids": list(oids)})
-    return dict((oid, name) for oid, name in rows)
+    return {oid: name for oid, name in rows}
 
 
 def lock_upkeep(conn: Connection) -> None:
@@ -306,18 +304,14 @@ def unlock_upkeep(conn: Connection) -> None:
     _SQL["unlock_upkeep"].run(conn, {"class": UPKEEP_LOCKS})
 
 
-def fire_if_held(
-    conn: Connection, *, bucket: str, batch: dict[str, Any]
-) -> Firing:
+def fire_if_held(conn: Connection, *, bucket: str, batch: dict[str, Any]) -> Firing:
     """Fire a batch of one bucket's timers; run it on a hot session only.
 
     ``batch`` carries the guards and the parallel arrays of
     :class:`apps.scheduler.fire.Batch`. Raises ``UndefinedTable`` where the bucket was
     dropped.
     """
-    [(held, positions, verdicts)] = _SQL["fire_if_held"].run(
-        conn, batch, bucket=bucket
-    )
+    [(held, positions, verdicts)] = _SQL["fire_if_held"].run(conn, batch, bucket=bucket)
     return Firing(
         held=frozenset(held or ()),
         verdicts=dict(zip(positions or (), verdicts or (), strict=True)),

@@ -74,7 +74,7 @@ def _collapse(
 
 
 def _walk(schedule: Schedule, first: Millis, steps: int) -> tuple[Millis, int]:
-    """Return the ``steps``-th occurrence counted from ``first``, and how many it made."""
+    """Return the ``steps``-th occurrence from ``first``, and how many there were."""
     moment = first
     for made in range(1, steps):
         following = next_after(schedule, moment)
