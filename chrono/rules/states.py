@@ -129,6 +129,8 @@ class Reason(IntEnum):
     """The retry budget of its target was used up."""
     RESOLVED = 29
     """A person settled what an unknown or dead run was."""
+    ATTEMPT_FAILED = 30
+    """One attempt failed and another follows; the attempt's error says how."""
 
     @property
     def label(self) -> str:

@@ -1,0 +1,156 @@
+"""The beat: one row for all leases of a process, on a thread and session of its own.
+
+The session also holds the worker's identity lock, so its end says at once that the
+process is gone. Neither a busy event loop nor a slow claim delays a beat.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import threading
+import uuid
+from collections.abc import Callable
+
+import psycopg
+
+from apps.runs import store as runs
+from apps.runtime import sessions
+from apps.runtime.clock import DatabaseClock
+from apps.runtime.sessions import Connection
+from apps.timers import store as timers
+from apps.worker import store
+from apps.worker.lines import sever
+from chrono.rules.errors import ChronoError
+from chrono.rules.instants import SECOND, Millis
+from chrono.rules.lease import BEAT_EVERY, next_beat_in, trusted_until
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER: Millis = 500
+LONGEST_RETRY: Millis = 4 * SECOND
+
+# A paused process loses its lock with its session, some time before its leases.
+SETTINGS = {
+    **sessions.NETWORK,
+    "idle_session_timeout": "25000",
+    "idle_in_transaction_session_timeout": "4000",
+    "statement_timeout": "4000",
+    "lock_timeout": "2000",
+    "synchronous_commit": "on",
+}
+
+
+def connect_beat(url: str) -> Connection:
+    """Return a session for beats; raises as :func:`apps.runtime.sessions.connect`."""
+    return sessions.connect(
+        url, name="chrono worker beat", settings=SETTINGS, direct=True
+    )
+
+
+class Beat:
+    """The beating thread of one life of a worker.
+
+    ``trusted_until`` and ``horizon`` are read by the loop; ``told`` is called in the
+    loop with the cancelled runs of each beat, or with None once marked dead.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        worker: uuid.UUID,
+        clock: DatabaseClock,
+        monotonic: Callable[[], Millis],
+        loop: asyncio.AbstractEventLoop,
+        told: Callable[[list[uuid.UUID] | None], None],
+        trusted_until: Millis,
+        horizon: Millis,
+    ) -> None:
+        self.trusted_until = trusted_until
+        self.horizon = horizon
+        self._url = url
+        self._worker = worker
+        self._clock = clock
+        self._monotonic = monotonic
+        self._loop = loop
+        self._told = told
+        self._conn: Connection | None = None
+        self._held = False
+        self._stopping = False
+        self._retry = RETRY_AFTER
+        self._ear, self._mouth = os.pipe()
+        self._ending, self._ended = threading.Lock(), False
+        self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
+
+    def start(self) -> None:
+        """Start beating, the first time at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Beat no more; the session ends, even one that hangs."""
+        self._stopping = True
+        with self._ending:
+            if not self._ended:
+                os.write(self._mouth, b"\0")
+        conn = self._conn
+        if conn is not None:
+            sever(conn)
+
+    def step(self) -> Millis:
+        """Beat once; return how long to wait for the next."""
+        sent = self._monotonic()
+        try:
+            if self._conn is None or self._conn.closed:
+                self._conn, self._held = connect_beat(self._url), False
+            conn = self._conn
+            cancelled = runs.beat_if_alive(conn, worker=self._worker)
+            if cancelled is not None:
+                self.trusted_until = trusted_until(sent)
+                self._held = self._held or store.hold_identity(
+                    conn, worker=self._worker
+                )
+                self.horizon = timers.read_dispatch_state(conn).horizon
+                self._clock.probe_if_old(conn)
+        except (psycopg.Error, ChronoError) as error:
+            self._hang_up()
+            if not self._stopping:
+                logger.warning("beat failed: %s", error)
+            wait, self._retry = self._retry, min(LONGEST_RETRY, self._retry * 2)
+            return wait
+        self._retry = RETRY_AFTER
+        self._tell(cancelled)
+        return next_beat_in(sent, self._monotonic()) if self._held else BEAT_EVERY // 10
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wait(self.step())
+        self._hang_up()
+        with self._ending:
+            self._ended = True
+            os.close(self._ear)
+            os.close(self._mouth)
+
+    def _wait(self, wait: Millis) -> None:
+        """Return after the wait, or once the session breaks: then to beat at once."""
+        poll = select.poll()
+        poll.register(self._ear, select.POLLIN)
+        with contextlib.suppress(psycopg.Error):
+            if self._conn is not None:
+                poll.register(self._conn.fileno(), select.POLLIN)
+        poll.poll(wait)
+
+    def _tell(self, cancelled: list[uuid.UUID] | None) -> None:
+        if cancelled is None:
+            # Nothing is left to renew.
+            self._stopping = True
+        if cancelled or cancelled is None:
+            # The loop may be closed already: then nobody wants to know.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._told, cancelled)
+
+    def _hang_up(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+        self._conn = None

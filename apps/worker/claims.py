@@ -1,0 +1,138 @@
+"""Claiming: whenever there are free seats and something may lie in a queue."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+
+import psycopg
+
+from apps.runs import store
+from apps.runs.store import Lease, Target
+from apps.runtime.sessions import Connection
+from apps.worker.execute import Executor
+from apps.worker.lines import Line
+from apps.worker.pauses import Pauses
+from apps.worker.seats import Seats
+from apps.worker.targets import Targets
+from chrono.rules.instants import MINUTE, Millis
+
+logger = logging.getLogger(__name__)
+
+BATCH = 200
+SHORTEST_REST: Millis = 5
+LONGEST_REST: Millis = 1_000
+LOOK_EVERY: Millis = MINUTE
+
+
+class Claimer:
+    """Claims from the queues in the order given, into free seats."""
+
+    def __init__(
+        self,
+        *,
+        line: Line,
+        worker: uuid.UUID,
+        queues: Sequence[str],
+        seats: Seats,
+        targets: Targets,
+        executor: Executor,
+        wake: asyncio.Event,
+        monotonic: Callable[[], Millis],
+    ) -> None:
+        self._line = line
+        self._worker = worker
+        self._queues = queues
+        self._seats = seats
+        self._targets = targets
+        self._executor = executor
+        self._wake = wake
+        self._monotonic = monotonic
+        self._stopping = asyncio.Event()
+        self._doubt = False
+        self._looked = monotonic()
+        self._rest = SHORTEST_REST
+        self._pauses = Pauses()
+
+    def stop(self) -> None:
+        """Claim no more; what an open claim brings is handed back."""
+        self._stopping.set()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Claim until stopped."""
+        while not self._stopping.is_set():
+            try:
+                rest = await self.step()
+            except psycopg.Error as error:
+                # It may have been made all the same: its leases would stand for ever.
+                self._doubt = True
+                await self._pauses.wait(f"claim failed: {error}", logger)
+                continue
+            self._pauses.reset()
+            if rest:
+                await self._sleep(rest)
+            elif not self._seats.free:
+                await self._seats.wait_free()
+
+    async def step(self) -> Millis:
+        """Claim once from each queue; return how long to rest, 0 being not at all."""
+        if self._doubt or self._monotonic() - self._looked >= LOOK_EVERY:
+            await self._look_at_leases()
+        self._wake.clear()
+        found = full = False
+        for queue in self._queues:
+            limit = min(self._seats.free, BATCH)
+            if limit <= 0 or self._stopping.is_set():
+                full = True
+                break
+            leases = await self._claim(queue, limit)
+            found = found or bool(leases)
+            full = full or len(leases) == limit
+        if full:
+            self._rest = SHORTEST_REST
+            return 0
+        rest = SHORTEST_REST if found else self._rest
+        self._rest = min(LONGEST_REST, rest * 2)
+        return rest
+
+    async def _claim(self, queue: str, limit: int) -> list[Lease]:
+        def claim(conn: Connection) -> tuple[list[Lease], list[Target]]:
+            leases = store.claim_ready(
+                conn, queue=queue, limit=limit, worker=self._worker
+            )
+            missing = self._targets.missing(leases)
+            if not missing:
+                return leases, []
+            return leases, store.load_targets(conn, revisions=missing)
+
+        leases, targets = await self._line.call(claim)
+        if self._stopping.is_set():
+            self._executor.return_unstarted(leases)
+            return leases
+        self._targets.learn(targets)
+        self._executor.start(leases)
+        return leases
+
+    async def _look_at_leases(self) -> None:
+        """Hand back what the database says is ours and no seat knows.
+
+        A lease that was settled while the answer travelled is handed back in vain: its
+        token is gone.
+        """
+        held = await self._line.call(
+            lambda conn: store.list_leases(conn, worker=self._worker)
+        )
+        lost = [lease for lease in held if lease.token not in self._seats]
+        if lost:
+            logger.warning("handing back %d runs whose claim got no answer", len(lost))
+            self._executor.return_unstarted(lost)
+        self._doubt = False
+        self._looked = self._monotonic()
+
+    async def _sleep(self, rest: Millis) -> None:
+        try:
+            async with asyncio.timeout(rest / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass

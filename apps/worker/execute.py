@@ -1,0 +1,110 @@
+"""Executing: leases in, settlements out."""
+
+import asyncio
+import logging
+import secrets
+import uuid
+from collections.abc import Iterable
+
+from apps.runs.store import Lease
+from apps.runtime.clock import Clock
+from apps.worker.execution import (
+    Cancelled,
+    Execution,
+    HandBack,
+    Outcome,
+    hand_back,
+    settlement_of,
+)
+from apps.worker.seats import Seats
+from apps.worker.settles import Settler
+from apps.worker.targets import Targets
+from chrono.rules.retry import Failure
+from chrono.rules.states import Reason
+
+logger = logging.getLogger(__name__)
+
+
+class Executor:
+    """Starts handlers, calls them off, and hands their outcomes to the settler."""
+
+    def __init__(
+        self, *, seats: Seats, targets: Targets, settler: Settler, clock: Clock
+    ) -> None:
+        self._seats = seats
+        self._targets = targets
+        self._settler = settler
+        self._clock = clock
+        self._abandoned = False
+
+    def start(self, leases: Iterable[Lease]) -> None:
+        """Seat each lease and start its handler; one that never waits is over by then.
+
+        Needs the loop's eager task factory: without it every handler costs a switch.
+        """
+        loop = asyncio.get_running_loop()
+        for lease in leases:
+            execution = Execution(lease, self._targets.of(lease))
+            self._seats.take(execution)
+            if lease.job_deleted:
+                self._finish(execution, Cancelled(reason=Reason.DELETED))
+                continue
+            task = loop.create_task(self._run(execution))
+            if not task.done():
+                execution.task = task
+        self._targets.forget()
+
+    def return_unstarted(self, leases: Iterable[Lease]) -> None:
+        """Hand back leases that nothing here runs."""
+        for lease in leases:
+            self._settler.put(hand_back(lease.run_id, lease.token))
+
+    def cancel(self, runs: Iterable[uuid.UUID]) -> None:
+        """Call off those of these runs that are executed here."""
+        wanted = set(runs)
+        for execution in self._seats:
+            if execution.lease.run_id in wanted and execution.ending is None:
+                execution.end(Cancelled())
+
+    def call_off(self) -> None:
+        """Ask every handler to stop; its run is to be handed back."""
+        for execution in self._seats:
+            if not execution.settled and execution.ending is None:
+                execution.end(HandBack())
+
+    def give_up(self) -> None:
+        """Hand back whatever still runs, stopped or not."""
+        for execution in self._seats:
+            self._finish(execution, HandBack())
+
+    def abandon(self) -> None:
+        """Stop every handler; nothing of theirs is written any more."""
+        self._abandoned = True
+        for execution in self._seats:
+            execution.end(HandBack())
+
+    async def _run(self, execution: Execution) -> None:
+        outcome: Outcome
+        try:
+            outcome = await execution.prepared.call.run(execution)
+        except asyncio.CancelledError:
+            outcome = Failure("exception", "The task cancelled itself.")
+        except Exception as error:
+            # A fault of ours: it must cost this run an attempt, not the worker a seat.
+            logger.exception("calling a target went wrong")
+            outcome = Failure("exception", f"Chrono: {type(error).__name__}")
+        execution.task = None
+        self._finish(execution, execution.outcome(outcome))
+
+    def _finish(self, execution: Execution, outcome: Outcome) -> None:
+        if execution.settled or self._abandoned:
+            return
+        execution.settled = True
+        self._settler.put(
+            settlement_of(
+                execution,
+                outcome,
+                now=self._clock.now(),
+                draw=secrets.randbits(53) / (1 << 53),
+            )
+        )

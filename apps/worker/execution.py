@@ -1,0 +1,174 @@
+"""One execution as the worker holds it, and the ways it can end."""
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from apps.runs.store import Lease, Settlement
+from apps.worker.storable import storable_error, storable_result
+from chrono.rules.instants import Millis, from_millis
+from chrono.rules.keys import scheduled_for_of
+from chrono.rules.retry import Failure, RetryAt, RetryPolicy, decide
+from chrono.rules.states import Reason, RunState
+from chrono.tasks import Context
+
+AGAIN = 0
+"""The state of a settlement that is none: the run goes back to wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Success:
+    """It did what it should; ``result`` is anything, storable or not."""
+
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandBack:
+    """It did not run to its end, by no fault of its own: no attempt is spent."""
+
+    wait: Millis = 0
+    reason: Reason = Reason.WORKER_LOST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """It was called off."""
+
+    reason: Reason = Reason.OPERATOR
+
+
+type Outcome = Success | Failure | HandBack | Cancelled
+
+
+class Call(Protocol):
+    """A target made ready to be called for one run after the other."""
+
+    async def run(self, execution: "Execution") -> Outcome:
+        """Carry out one execution. Raises nothing but CancelledError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """All that executing a revision of a job needs."""
+
+    call: Call
+    policy: RetryPolicy
+    payload: Any
+    weight: int
+    """About how many bytes it takes to keep this."""
+
+
+class Execution:
+    """A lease in this process, from its claim until its settle is answered."""
+
+    __slots__ = ("context", "ending", "lease", "prepared", "settled", "task")
+
+    def __init__(self, lease: Lease, prepared: Prepared) -> None:
+        self.lease = lease
+        self.prepared = prepared
+        self.context: Context | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.ending: Outcome | None = None
+        self.settled = False
+
+    def open_context(self) -> Context:
+        """Return the context for a handler that asked for one."""
+        lease = self.lease
+        self.context = Context(
+            run_id=str(lease.run_id),
+            key=str(lease.run_id),
+            job_id=str(lease.job_id),
+            attempt=lease.attempt,
+            scheduled_for=from_millis(scheduled_for_of(lease.run_id)),
+            fence=lease.fence,
+            cancelled=self.ending is not None,
+        )
+        return self.context
+
+    def end(self, outcome: Outcome) -> None:
+        """Call the handler off; unless it succeeds all the same, this is its outcome.
+
+        A coroutine is cancelled. A thread cannot be: it sees ``cancelled`` if it looks,
+        and its result is dropped.
+        """
+        self.ending = outcome
+        if self.context is not None:
+            self.context.cancelled = True
+        if self.task is not None:
+            self.task.cancel()
+
+    def outcome(self, found: Outcome) -> Outcome:
+        """Return what counts: what was found, or the ending it was given before."""
+        if self.ending is None or isinstance(found, Success):
+            return found
+        return self.ending
+
+
+def settlement_of(
+    execution: Execution, outcome: Outcome, *, now: Millis, draw: float
+) -> Settlement:
+    """Return what to write for an outcome; it never holds what Postgres refuses.
+
+    ``draw`` is uniform in [0, 1) and spreads the retry.
+    """
+    run_id, token = execution.lease.run_id, execution.lease.token
+    match outcome:
+        case Success(result=None):
+            return Settlement(run_id=run_id, token=token)
+        case Success(result=result):
+            return Settlement(
+                run_id=run_id, token=token, result=storable_result(result)
+            )
+        case HandBack(wait=wait, reason=reason):
+            due = now + wait if wait else 0
+            return hand_back(run_id, token, due=due, reason=reason)
+        case Cancelled(reason=reason):
+            return Settlement(
+                run_id=run_id, token=token, state=RunState.CANCELLED, reason=reason
+            )
+        case Failure():
+            return _failed(execution, outcome, now=now, draw=draw)
+
+
+def hand_back(
+    run_id: uuid.UUID,
+    token: uuid.UUID,
+    *,
+    due: Millis = 0,
+    reason: Reason = Reason.WORKER_LOST,
+) -> Settlement:
+    """Return the settlement that offers a run again at ``due``, 0 being at once."""
+    return Settlement(
+        run_id=run_id, token=token, state=AGAIN, reason=reason, spent=0, due=due
+    )
+
+
+def _failed(
+    execution: Execution, failure: Failure, *, now: Millis, draw: float
+) -> Settlement:
+    lease, prepared = execution.lease, execution.prepared
+    verdict = decide(
+        failure, policy=prepared.policy, attempt=lease.attempt, now=now, draw=draw
+    )
+    error = storable_error(failure.message)
+    if isinstance(verdict, RetryAt):
+        timed_out = failure.kind == "timeout"
+        return Settlement(
+            run_id=lease.run_id,
+            token=lease.token,
+            state=AGAIN,
+            reason=Reason.TIMED_OUT if timed_out else Reason.ATTEMPT_FAILED,
+            due=verdict.at,
+            error=error,
+        )
+    return Settlement(
+        run_id=lease.run_id,
+        token=lease.token,
+        state=RunState.DEAD,
+        reason=verdict.reason,
+        error=error,
+        payload=prepared.payload,
+    )

@@ -1,0 +1,109 @@
+"""Targets that are Python functions: sync ones in threads, async ones on the loop."""
+
+import asyncio
+import json
+import traceback
+from concurrent.futures import Executor
+from typing import Any
+
+from apps.runs.store import Target
+from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
+from apps.worker.targets import Refused
+from chrono.rules.instants import MINUTE
+from chrono.rules.retry import Failure
+from chrono.rules.states import Reason
+from chrono.tasks import Registry, Task
+
+NO_HANDLER_WAIT = MINUTE
+TRACE_FRAMES = 8
+
+
+class NoHandler:
+    """A task this worker does not know: another one may, or this one after a deploy."""
+
+    async def run(self, execution: Execution) -> Outcome:
+        """Hand the run back for a minute."""
+        return HandBack(wait=NO_HANDLER_WAIT, reason=Reason.NO_HANDLER)
+
+
+class AsyncCall:
+    """A coroutine function."""
+
+    def __init__(self, task: Task, arguments: "Arguments") -> None:
+        self._function = task.function
+        self._arguments = arguments
+
+    async def run(self, execution: Execution) -> Outcome:
+        """Await the function on this loop."""
+        try:
+            return Success(result=await self._function(*self._arguments.of(execution)))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001  (sys.exit() in a task as well)
+            return failure_of(error)
+
+
+class ThreadCall:
+    """A plain function."""
+
+    def __init__(self, task: Task, arguments: "Arguments", threads: Executor) -> None:
+        self._function = task.function
+        self._arguments = arguments
+        self._threads = threads
+
+    async def run(self, execution: Execution) -> Outcome:
+        """Call the function in a thread and wait for it."""
+        arguments = self._arguments.of(execution)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._call, arguments)
+
+    def _call(self, arguments: tuple[Any, ...]) -> Outcome:
+        try:
+            return Success(result=self._function(*arguments))
+        except BaseException as error:  # noqa: BLE001  (sys.exit() in a task as well)
+            return failure_of(error)
+
+
+class Arguments:
+    """What a function is called with; a payload that can change is made anew."""
+
+    def __init__(self, task: Task, payload: Any) -> None:
+        self._payload = payload
+        self._text = json.dumps(payload) if isinstance(payload, dict | list) else None
+        self._wants_context = task.wants_context
+
+    def of(self, execution: Execution) -> tuple[Any, ...]:
+        """Return the arguments for one execution."""
+        payload = self._payload if self._text is None else json.loads(self._text)
+        if self._wants_context:
+            return (payload, execution.open_context())
+        return (payload,)
+
+
+def prepare_task(target: Target, *, registry: Registry, threads: Executor) -> Call:
+    """Return what calls the function that a target names."""
+    name = target.target.get("name")
+    if not isinstance(name, str):
+        return Refused("The target names no task.")
+    task = registry.get(name)
+    if task is None:
+        return NoHandler()
+    arguments = Arguments(task, target.payload)
+    if task.is_async:
+        return AsyncCall(task, arguments)
+    return ThreadCall(task, arguments, threads)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return an exception as a failure, with the last frames of the function."""
+    # The first frame is this module's own.
+    frames = traceback.extract_tb(error.__traceback__)[1:][-TRACE_FRAMES:]
+    trace = "".join(traceback.format_list(frames))
+    return Failure("exception", f"{_words(error)}\n{trace}".rstrip())
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  (its __str__ is somebody else's code too)
+        return type(error).__name__

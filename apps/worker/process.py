@@ -1,0 +1,116 @@
+"""A worker process: lives one after the other until it is told to stop."""
+
+import asyncio
+import logging
+import signal
+import sys
+import uuid
+
+import psycopg
+
+from apps.worker.config import Config
+from apps.worker.handlers.http import Transport
+from apps.worker.life import Life, LifeLost
+from chrono.tasks import Registry
+
+logger = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0005
+"""After this long a busy loop lets in the thread that has a claim's answer."""
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 8.0
+
+
+class Worker:
+    """Claims, executes and settles until stopped. Make it on the loop that runs it."""
+
+    def __init__(self, config: Config, *, registry: Registry) -> None:
+        self.config = config
+        self._registry = registry
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def stop(self) -> None:
+        """Claim no more and drain; called again, hand back at once what still runs."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def run(self) -> bool:
+        """Work until stopped; return whether everything was settled or handed back.
+
+        Raises ChronoError where the database's address can never serve.
+        """
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        transport = Transport(self.config.openings)
+        try:
+            return await self._run(transport)
+        finally:
+            await transport.close()
+
+    async def _run(self, transport: Transport) -> bool:
+        previous: uuid.UUID | None = None
+        pause = FIRST_PAUSE_S
+        while not self._stop.is_set():
+            life = Life(
+                config=self.config,
+                registry=self._registry,
+                transport=transport,
+                previous=previous,
+            )
+            facts = {
+                "worker": life.worker,
+                "queues": ",".join(self.config.queues),
+                "concurrency": self.config.concurrency,
+            }
+            logger.info("worker starts", extra={"facts": facts})
+            try:
+                clean = await life.run(stop=self._stop, hurry=self._hurry)
+            except LifeLost as error:
+                previous, pause = life.worker, FIRST_PAUSE_S
+                logger.error(
+                    "worker lost its leases: %s", error, extra={"facts": facts}
+                )
+            except psycopg.Error as error:
+                logger.error("no database: %s; again in %g s", error, pause)
+                await self._pause(pause)
+                pause = min(LONGEST_PAUSE_S, pause * 2)
+            else:
+                logger.info(
+                    "worker stopped" if clean else "worker stopped with leases left",
+                    extra={"facts": {"worker": life.worker}},
+                )
+                return clean
+        return previous is None
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            pass
+
+
+def serve(config: Config, *, registry: Registry, lifeline: int | None = None) -> int:
+    """Run a worker in this process until a signal; return the exit code.
+
+    ``lifeline`` is a descriptor that becomes readable when the parent process is gone.
+    Raises ChronoError as :meth:`Worker.run` does.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+    async def main() -> bool:
+        worker = Worker(config, registry=registry)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, worker.stop)
+        if lifeline is not None:
+
+            def orphaned() -> None:
+                loop.remove_reader(lifeline)
+                worker.stop()
+
+            loop.add_reader(lifeline, orphaned)
+        return await worker.run()
+
+    return 0 if asyncio.run(main()) else 1

@@ -1,0 +1,97 @@
+"""Targets made ready to be called, kept by (job, revision); revisions never change.
+
+A run's own input will replace the payload of its revision here, once something writes
+inputs: claim will have to say which runs have one, so that all others stay free of the
+look-up.
+"""
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from apps.runs.store import Lease, Target
+from apps.worker.execution import Execution, Outcome, Prepared
+from chrono.rules.errors import BadValue
+from chrono.rules.retry import Failure, RetryPolicy, from_json
+
+MOST = 10_000
+HEAVIEST = 64 * 1024 * 1024
+
+Key = tuple[uuid.UUID, int]
+
+
+class Refused:
+    """A target that cannot be called as it stands; every run of it fails the same."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def run(self, execution: Execution) -> Outcome:
+        """Fail for good."""
+        return Failure("bad_target", self._why)
+
+
+GONE = Prepared(
+    call=Refused("The definition of this run is gone."),
+    policy=RetryPolicy(),
+    payload=None,
+    weight=0,
+)
+
+
+class Targets:
+    """The most recently used targets, bounded by number and by weight."""
+
+    def __init__(
+        self,
+        prepare: Callable[[Target], Prepared],
+        *,
+        most: int = MOST,
+        heaviest: int = HEAVIEST,
+    ) -> None:
+        self._prepare = prepare
+        self._most = most
+        self._heaviest = heaviest
+        self._kept: OrderedDict[Key, Prepared] = OrderedDict()
+        self._weight = 0
+
+    def missing(self, leases: Iterable[Lease]) -> list[Key]:
+        """Return the revisions that these leases need and that are not kept."""
+        kept = self._kept
+        return list(
+            {
+                key: None
+                for lease in leases
+                if (key := (lease.job_id, lease.revision)) not in kept
+            }
+        )
+
+    def learn(self, targets: Iterable[Target]) -> None:
+        """Make these targets ready and keep them."""
+        for target in targets:
+            prepared = self._prepare(target)
+            self._kept[target.job_id, target.revision] = prepared
+            self._weight += prepared.weight
+
+    def of(self, lease: Lease) -> Prepared:
+        """Return the target of a lease; one that fails if its revision is gone."""
+        key = (lease.job_id, lease.revision)
+        prepared = self._kept.get(key)
+        if prepared is None:
+            return GONE
+        self._kept.move_to_end(key)
+        return prepared
+
+    def forget(self) -> None:
+        """Let go of what was used longest ago, down to the bounds."""
+        while len(self._kept) > self._most or self._weight > self._heaviest:
+            _, prepared = self._kept.popitem(last=False)
+            self._weight -= prepared.weight
+
+
+def policy_of(target: Target) -> RetryPolicy:
+    """Return the retry policy; the default where the stored one makes no sense."""
+    try:
+        return from_json(target.retry_policy)
+    except BadValue:
+        return RetryPolicy()

@@ -1,0 +1,111 @@
+"""A worker on a loop of its own, in a thread of the test's process."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from apps.worker.config import Config
+from apps.worker.egress import parse_openings
+from apps.worker.process import Worker
+from chrono.tasks import Registry
+from tests.support.pg import Connection
+
+LOOPBACK = parse_openings(["127.0.0.0/8", "::1/128"])
+FAST = {"max_attempts": 3, "backoff": {"base_ms": 0, "cap_ms": 0}}
+"""A retry policy whose retries are due at once."""
+
+
+class Running:
+    """A worker at work; `result()` waits for its end."""
+
+    def __init__(self, config: Config, registry: Registry) -> None:
+        self._config = config
+        self._registry = registry
+        self._started = threading.Event()
+        self._clean: bool | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._main, daemon=True)
+        self._thread.start()
+        self._started.wait(5)
+
+    def _main(self) -> None:
+        try:
+            self._clean = asyncio.run(self._run())
+        except BaseException as error:
+            self._error = error
+
+    async def _run(self) -> bool:
+        self.worker = Worker(self._config, registry=self._registry)
+        self.loop = asyncio.get_running_loop()
+        self._started.set()
+        return await self.worker.run()
+
+    def stop(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.worker.stop)
+
+    def result(self, timeout: float = 10) -> bool:
+        """Return whether it ended clean; raise what it raised."""
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), "the worker is still at work"
+        if self._error is not None:
+            raise self._error
+        assert self._clean is not None
+        return self._clean
+
+
+@contextlib.contextmanager
+def running(
+    url: str,
+    tasks: Mapping[str, Callable[..., Any]] | None = None,
+    **options: Any,
+) -> Iterator[Running]:
+    """Lend a worker that knows `tasks`; it is stopped in the end."""
+    registry = Registry()
+    for name, function in (tasks or {}).items():
+        registry.add(name, function)
+    settings = {"queues": ("default",), "concurrency": 20, "openings": LOOPBACK}
+    config = Config(url=url, **{**settings, **options})
+    lent = Running(config, registry)
+    try:
+        yield lent
+    finally:
+        lent.stop()
+        lent.result()
+
+
+def wait_for(check: Callable[[], Any], timeout: float = 10) -> Any:
+    """Return the first truthy answer of `check`; fail after the timeout.
+
+    For what only a look at the database can tell.
+    """
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if answer := check():
+            return answer
+        time.sleep(0.005)
+    raise AssertionError(f"not within {timeout} s")
+
+
+def settled(conn: Connection, count: int = 1) -> list[tuple[Any, ...]]:
+    """Wait for runs in the history; return (id, state, reason, attempt, result)."""
+
+    def look() -> list[tuple[Any, ...]] | None:
+        rows = conn.execute(
+            "SELECT id, state, reason, attempt, result FROM chrono_run ORDER BY id"
+        ).fetchall()
+        return rows if len(rows) >= count else None
+
+    rows: list[tuple[Any, ...]] = wait_for(look)
+    assert len(rows) == count
+    return rows
+
+
+def count(conn: Connection, table: str) -> int:
+    """Return how many rows a table has."""
+    row = conn.execute(f"SELECT count(*) FROM chrono_{table}").fetchone()
+    assert row is not None
+    return int(row[0])
