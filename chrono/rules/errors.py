@@ -64,6 +64,12 @@ class UnknownTimezone(BadSchedule):
     code = "unknown_timezone"
 
 
+class StuckSchedule(BadSchedule):
+    """The next fire of the schedule is not later than the one before."""
+
+    code = "stuck_schedule"
+
+
 class IllegalMove(ChronoError):
     """A run cannot go from its state to that one."""
 

@@ -16,9 +16,10 @@ from uuid import UUID
 
 from chrono.rules import cron
 from chrono.rules.durations import format_duration, parse_duration
-from chrono.rules.errors import BadSchedule, NeverFires
+from chrono.rules.errors import BadSchedule, NeverFires, StuckSchedule
 from chrono.rules.instants import (
     DAY,
+    LATEST,
     SECOND,
     Millis,
     checked,
@@ -114,7 +115,8 @@ def next_after(schedule: Schedule, moment: Millis) -> Millis | None:
         if moment < schedule.anchor:
             return schedule.anchor
         passed = (moment - schedule.anchor) // schedule.every
-        return schedule.anchor + (passed + 1) * schedule.every
+        following = schedule.anchor + (passed + 1) * schedule.every
+        return following if following < LATEST else None
     if isinstance(schedule, Once):
         return schedule.at if schedule.at > moment else None
     assert_never(schedule)
@@ -334,7 +336,7 @@ def _step(schedule: Schedule, moment: Millis) -> Millis | None:
 
 
 def _cron_next(schedule: CronSchedule, moment: Millis) -> Millis | None:
-    return cron.next_fire(
+    found = cron.next_fire(
         schedule.expression,
         moment,
         timezone=schedule.timezone,
@@ -342,6 +344,13 @@ def _cron_next(schedule: CronSchedule, moment: Millis) -> Millis | None:
         dst_gap=schedule.dst_gap,
         dst_fold=schedule.dst_fold,
     )
+    if found is None or found >= LATEST:
+        return None
+    if found <= moment:
+        # Cannot happen. If it did, a loop over fires would never end, so one job is
+        # broken here rather than every job of its scheduler.
+        raise StuckSchedule(field="cron")
+    return found
 
 
 def _cron_latest(

@@ -25,6 +25,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400
 _STRETCH = 388 * _DAY
 """How much of a zone is looked at and remembered at once."""
+_LAST_SECOND = 253_402_128_000
+"""9999-12-30T00:00:00Z; the local time of a later second may not exist in Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Zone:
 
     def offset_at(self, second: int) -> int:
         """Return local time minus UTC, in seconds, at a UTC second."""
-        moment = _EPOCH + timedelta(seconds=second)
+        moment = _EPOCH + timedelta(seconds=min(second, _LAST_SECOND))
         offset = moment.astimezone(self._info).utcoffset()
         return offset // timedelta(seconds=1) if offset else 0
 

@@ -32,52 +32,6 @@ def test_fires_come_in_utc_and_as_local_time():
 
 
 @pytest.mark.parametrize(
-    ("expression", "options", "expected"),
-    [
-        ("7 9 * * *", {}, []),
-        ("*/15 * * * *", {}, []),
-        ("*/45 * * * *", {}, ["uneven-step"]),
-        ("7 */5 * * *", {}, ["uneven-step"]),
-        ("7 9 */2 * *", {}, ["uneven-step"]),
-        ("7 9-17/3 * * *", {}, []),
-        ("7 9 1,15 * 5", {}, ["day-fields-or"]),
-        ("7 9 1-7 * */7", {}, []),
-        ("7 9 31 * *", {}, ["skipped-months"]),
-        ("7 9 29 * *", {}, ["skipped-months"]),
-        ("7 9 * * 5#5", {}, ["skipped-months"]),
-        ("7 9 L * *", {}, []),
-        ("7 9 29 2 *", {}, ["leap-day-only"]),
-        ("30 2 * * *", {"timezone": "America/New_York"}, ["dst-gap"]),
-        ("30 1 * * *", {"timezone": "America/New_York"}, ["dst-fold"]),
-        ("* 1-2 * * *", {"timezone": "America/New_York"}, ["dst-gap", "dst-fold"]),
-        ("* * * * *", {"timezone": "America/New_York"}, []),
-        ("30 2 1 1 *", {"timezone": "America/New_York"}, []),
-        ("30 7 9 * * *", {"seconds": True}, ["six-field-seconds"]),
-        ("0 9 * * *", {}, ["top-of-hour"]),
-        ("@every 90s", {}, []),
-        ("H * * * *", {}, []),
-    ],
-)
-def test_surprises_have_stable_codes(expression, options, expected):
-    assert codes(expression, **options) == expected
-
-
-def test_a_missing_time_is_named_with_what_happens_instead():
-    def text(**options):
-        answer = preview(
-            "30 2 * * *",
-            timezone="America/New_York",
-            after=parse_instant(AFTER),
-            **options,
-        )
-        return answer["warnings"][0]["text"]
-
-    assert text().startswith("2026-03-08 02:30 in America/New_York does not exist")
-    assert "fires once at 03:00" in text()
-    assert "left out" in text(dst_gap="skip")
-
-
-@pytest.mark.parametrize(
     ("expression", "options", "code", "field"),
     [
         ("0 0 31 2 *", {}, "never_fires", "cron"),

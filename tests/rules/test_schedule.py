@@ -4,14 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chrono.rules import schedule as schedule_module
 from chrono.rules.errors import (
     BadDuration,
     BadInstant,
     BadSchedule,
     BadValue,
+    StuckSchedule,
     UnknownTimezone,
 )
-from chrono.rules.instants import DAY, HOUR, MINUTE, parse_instant
+from chrono.rules.instants import DAY, HOUR, LATEST, MINUTE, parse_instant
 from chrono.rules.schedule import (
     LONGEST_INTERVAL,
     CronSchedule,
@@ -207,6 +209,22 @@ def test_the_memory_of_next_after_is_bounded(monkeypatch):
     schedule = CronSchedule("0 0 * * *")
     for day in range(50):
         assert next_after(schedule, NEW_YEAR + day * DAY) == NEW_YEAR + (day + 1) * DAY
-    from chrono.rules.schedule import _remembered
+    assert len(schedule_module._remembered) <= 10
 
-    assert len(_remembered) <= 10
+
+def test_a_next_fire_that_is_not_later_breaks_the_job_and_not_the_loop(monkeypatch):
+    monkeypatch.setattr(
+        "chrono.rules.cron.next_fire", lambda expression, moment, **zone: moment
+    )
+    schedule = CronSchedule("59 23 31 12 *")
+    with pytest.raises(StuckSchedule):
+        next_after(schedule, NEW_YEAR)
+    with pytest.raises(StuckSchedule):
+        list(occurrences(schedule, NEW_YEAR, NEW_YEAR + DAY))
+
+
+@given(schedules, st.integers(0, 2 * 366 * DAY))
+def test_at_the_end_of_time_there_is_a_next_fire_or_none(schedule, before):
+    moment = LATEST - 1 - before
+    found = next_after(schedule, moment)
+    assert found is None or moment < found < LATEST

@@ -21,7 +21,6 @@ from chrono.rules.states import (
     status_of,
 )
 
-
 REASONS = [
     "paused",
     "overlap",
