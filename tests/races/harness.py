@@ -1,0 +1,223 @@
+"""A stage for races: actors with a session and a thread each, one step at a time.
+
+A step is one call on the actor's session. After every step the stage waits until each
+actor is either idle or blocked on another's lock, as the server tells; nothing is
+timed. So a statement can be held at three places: before it is sent, while it waits
+for a lock, and, inside an explicit transaction, before its commit.
+"""
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from tests.support.pg import Connection
+
+LIMIT_S = 15.0
+POLL_S = 0.002
+
+BLOCKED = """
+    SELECT pid, pg_blocking_pids(pid) FROM pg_stat_activity
+    WHERE pid = ANY(%s) AND wait_event_type = 'Lock'
+        AND cardinality(pg_blocking_pids(pid)) > 0
+"""
+
+
+class Stuck(Exception):
+    """An actor neither came back nor waits for a lock: the stage itself is broken."""
+
+
+class Actor:
+    """A named session on a thread of its own."""
+
+    def __init__(self, stage: "Stage", name: str, conn: Connection) -> None:
+        self.name = name
+        self.conn = conn
+        self._stage = stage
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self.call: Future[Any] | None = None
+
+    def start(self, step: Callable[..., Any], *args: Any, **options: Any) -> bool:
+        """Begin a step; return whether it came back, False meaning that it waits."""
+        assert self.idle, f"{self.name} is in the middle of a step"
+        self.call = self._thread.submit(step, *args, **options)
+        self._stage.wait_until_quiet()
+        return self.idle
+
+    def do(self, step: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Take a step that must not wait; return its value."""
+        assert self.start(step, *args, **options), f"{self.name} waits for a lock"
+        return self.value()
+
+    def begin(self) -> None:
+        """Open a transaction, so that what follows is held before its commit."""
+        self.do(self.conn.execute, "BEGIN")
+
+    def commit(self) -> None:
+        """Commit what was held."""
+        self.do(self.conn.execute, "COMMIT")
+
+    @property
+    def idle(self) -> bool:
+        """Whether no step is under way."""
+        return self.call is None or self.call.done()
+
+    def value(self) -> Any:
+        """Return what the last step returned, once it is free to; raise what it did."""
+        assert self.call is not None
+        return self.call.result(timeout=LIMIT_S)
+
+    def close(self) -> None:
+        """End the session and with it whatever step is under way."""
+        if not self.idle:
+            self.conn.cancel_safe(timeout=LIMIT_S)
+        self._thread.shutdown()
+        self.conn.close()
+
+
+class Stage:
+    """All actors of a scenario, watched through a session of its own."""
+
+    def __init__(self, observer: Connection) -> None:
+        self._observer = observer
+        self._actors: list[Actor] = []
+
+    def enter(self, name: str, conn: Connection) -> Actor:
+        """Put a session on the stage."""
+        self._actors.append(Actor(self, name, conn))
+        return self._actors[-1]
+
+    def close(self) -> None:
+        """End all sessions."""
+        for actor in self._actors:
+            actor.close()
+
+    def wait_until_quiet(self) -> None:
+        """Return once every actor is idle or waits for a lock of somebody else.
+
+        Actors that wait for each other are a deadlock: the server ends one of them.
+        """
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            busy = [actor for actor in self._actors if not actor.idle]
+            calls = [actor.call for actor in busy if actor.call is not None]
+            wait(calls, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            busy = [actor for actor in busy if not actor.idle]
+            if not busy:
+                return
+            pids = {actor.conn.info.backend_pid for actor in busy}
+            blocked = dict(self._observer.execute(BLOCKED, [list(pids)]).fetchall())
+            # Blocked by each other alone is a deadlock, which does not last.
+            held = any(set(blockers) - pids for blockers in blocked.values())
+            if blocked.keys() == pids and held and not any(a.idle for a in busy):
+                return
+            if time.monotonic() > deadline:
+                raise Stuck(f"{[actor.name for actor in busy]}, blocked {blocked}")
+
+
+type Step = tuple[str, Callable[[], Any]]
+
+
+@dataclass(slots=True)
+class Trace:
+    """What happened in one order: steps as they came to their end."""
+
+    order: str
+    ends: list[str] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, psycopg.Error] = field(default_factory=dict)
+    waited: set[str] = field(default_factory=set)
+
+    def before(self, first: str, second: str) -> bool:
+        """Return whether one step ended before another one did."""
+        return self.ends.index(first) < self.ends.index(second)
+
+    def __str__(self) -> str:
+        """Return the order and what became of it, for a failure's message."""
+        waited = f"; {', '.join(sorted(self.waited))} waited" if self.waited else ""
+        failed = f"; failed {self.errors}" if self.errors else ""
+        return f"order {self.order}: {', '.join(self.ends)}{waited}{failed}"
+
+
+def held(name: str, statement: Callable[[], Any], actor: Actor) -> list[Step]:
+    """Return a statement as three steps: begin, the statement, commit."""
+    return [
+        (f"{name}.begin", lambda: actor.conn.execute("BEGIN")),
+        (name, statement),
+        (f"{name}.commit", lambda: actor.conn.execute("COMMIT")),
+    ]
+
+
+def orders(first: int, second: int) -> Iterator[str]:
+    """Return all ways to merge so many steps of A with so many of B: AAB, ABA, BAA."""
+    for chosen in itertools.combinations(range(first + second), first):
+        yield "".join("A" if n in chosen else "B" for n in range(first + second))
+
+
+def play(
+    stage: Stage,
+    order: str,
+    a: tuple[Actor, Sequence[Step]],
+    b: tuple[Actor, Sequence[Step]],
+) -> Trace:
+    """Take the steps of two actors in one order; return what happened.
+
+    A step whose turn comes while its actor waits for a lock is taken as soon as it can
+    be, so orders that locks forbid become the nearest one that they allow.
+    """
+    trace = Trace(order=order)
+    roles = {"A": _Role(*a), "B": _Role(*b)}
+    owed: list[str] = []
+    for letter in order:
+        owed.append(letter)
+        _take_what_can_be(roles, owed, trace)
+    while owed or any(role.running for role in roles.values()):
+        stage.wait_until_quiet()
+        before = len(trace.ends)
+        _take_what_can_be(roles, owed, trace)
+        if len(trace.ends) == before:
+            raise Stuck(str(trace))
+    return trace
+
+
+class _Role:
+    """An actor with what it still has to do."""
+
+    def __init__(self, actor: Actor, steps: Sequence[Step]) -> None:
+        self.actor = actor
+        self.steps = deque(steps)
+        self.running = ""
+
+    def take(self) -> None:
+        self.running, step = self.steps.popleft()
+        self.actor.start(step)
+
+    def collect(self, trace: Trace) -> None:
+        """Note what the step under way came to, or that it waits."""
+        if not self.running:
+            return
+        if not self.actor.idle:
+            trace.waited.add(self.running)
+            return
+        name, self.running = self.running, ""
+        trace.ends.append(name)
+        try:
+            trace.values[name] = self.actor.value()
+        except psycopg.Error as error:
+            trace.errors[name] = error
+
+
+def _take_what_can_be(roles: dict[str, _Role], owed: list[str], trace: Trace) -> None:
+    while True:
+        for role in roles.values():
+            role.collect(trace)
+        ready = next((w for w in owed if not roles[w].running), None)
+        if ready is None:
+            return
+        owed.remove(ready)
+        roles[ready].take()
