@@ -20,7 +20,6 @@ _SQL = {
         "claim_ready",
         "list_leases",
         "load_targets",
-        "load_inputs",
         "settle_if_leased",
         "list_stale_workers",
         "bury_workers_if_stale",
@@ -180,16 +179,6 @@ def load_targets(
         )
         for job, rev, target, payload, retry in rows
     ]
-
-
-def load_inputs(
-    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
-) -> dict[uuid.UUID, Any]:
-    """Return the own inputs of those (partition, run) pairs that have one."""
-    rows = _SQL["load_inputs"].run(
-        conn, {"parts": [part for part, _ in runs], "runs": [run for _, run in runs]}
-    )
-    return {run: payload for run, payload in rows}
 
 
 def settle_if_leased(

@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("chrono.process")
 
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
@@ -110,7 +110,7 @@ class _Parent:
             return
         if lived >= SOUND_AFTER_S:
             self._delay = FIRST_DELAY_S
-        logger.error(
+        log.error(
             "a process ended; another starts in %g s",
             self._delay,
             extra={"facts": facts},
@@ -140,7 +140,7 @@ class _Parent:
             code = self._child(self._lifeline)
         except BaseException:
             # Nothing may climb into the parent's code.
-            logger.exception("a process failed")
+            log.exception("a process failed")
         finally:
             logging.shutdown()
             os._exit(code)

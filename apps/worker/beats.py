@@ -26,7 +26,7 @@ from chrono.rules.errors import ChronoError
 from chrono.rules.instants import SECOND, Millis
 from chrono.rules.lease import BEAT_EVERY, next_beat_in, trusted_until
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("chrono.worker")
 
 RETRY_AFTER: Millis = 500
 LONGEST_RETRY: Millis = 4 * SECOND
@@ -116,7 +116,7 @@ class Beat:
         except (psycopg.Error, ChronoError) as error:
             self._hang_up()
             if not self._stopping:
-                logger.warning("beat failed: %s", error)
+                log.warning("beat failed: %s", error)
             wait, self._retry = self._retry, min(LONGEST_RETRY, self._retry * 2)
             return wait
         self._retry = RETRY_AFTER

@@ -17,7 +17,7 @@ from apps.worker.seats import Seats
 from apps.worker.targets import Targets
 from chrono.rules.instants import MINUTE, Millis
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("chrono.worker")
 
 BATCH = 200
 SHORTEST_REST: Millis = 5
@@ -67,7 +67,7 @@ class Claimer:
             except psycopg.Error as error:
                 # It may have been made all the same: its leases would stand for ever.
                 self._doubt = True
-                await self._pauses.wait(f"claim failed: {error}", logger)
+                await self._pauses.wait(f"claim failed: {error}", log)
                 continue
             self._pauses.reset()
             if rest:
@@ -125,7 +125,7 @@ class Claimer:
         )
         lost = [lease for lease in held if lease.token not in self._seats]
         if lost:
-            logger.warning("handing back %d runs whose claim got no answer", len(lost))
+            log.warning("handing back %d runs whose claim got no answer", len(lost))
             self._executor.return_unstarted(lost)
         self._doubt = False
         self._looked = self._monotonic()

@@ -22,7 +22,7 @@ from apps.worker.targets import Targets
 from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("chrono.worker")
 
 
 class Executor:
@@ -91,7 +91,7 @@ class Executor:
             outcome = Failure("exception", "The task cancelled itself.")
         except Exception as error:
             # A fault of ours: it must cost this run an attempt, not the worker a seat.
-            logger.exception("calling a target went wrong")
+            log.exception("calling a target went wrong")
             outcome = Failure("exception", f"Chrono: {type(error).__name__}")
         execution.task = None
         self._finish(execution, execution.outcome(outcome))

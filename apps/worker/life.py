@@ -9,12 +9,11 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from apps.runs import store as runs
-from apps.runs.store import Settlement
 from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection, connect_hot
 from apps.timers import store as timers
@@ -32,10 +31,9 @@ from apps.worker.wakes import Listener
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.lease import trusted_until
-from chrono.rules.states import Reason, RunState
 from chrono.tasks import Registry
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("chrono.worker")
 
 CANCEL_GRACE_S = 1.0
 """How long handlers that were called off get to end."""
@@ -91,7 +89,7 @@ class Life:
         settler = Settler(
             line=self._settle_line,
             horizon=lambda: beat.horizon,
-            answered=self._answered,
+            answered=self._seats.answered,
         )
         targets = Targets(
             Prepare(
@@ -199,24 +197,6 @@ class Life:
             self._lose(LifeLost("this worker was marked dead"))
         elif self._executor is not None:
             self._executor.cancel(cancelled)
-
-    def _answered(self, batch: Sequence[Settlement], held: set[uuid.UUID]) -> None:
-        lost = 0
-        for settlement in batch:
-            execution = self._seats.leave(settlement.token)
-            if settlement.run_id not in held:
-                lost += 1
-            elif settlement.state == RunState.DEAD and execution is not None:
-                facts = {
-                    "run": settlement.run_id,
-                    "job": execution.lease.job_id,
-                    "attempt": execution.lease.attempt,
-                    "reason": Reason(settlement.reason).label,
-                    "error": (settlement.error or "").partition("\n")[0][:200],
-                }
-                logger.warning("run is dead", extra={"facts": facts})
-        if lost:
-            logger.warning("dropped %d results whose lease was lost", lost)
 
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(coroutine)

@@ -13,9 +13,9 @@ class Pauses:
     def __init__(self) -> None:
         self._next = FIRST_S
 
-    async def wait(self, why: str, logger: logging.Logger) -> None:
+    async def wait(self, why: str, log: logging.Logger) -> None:
         """Log why, and return after the next pause."""
-        logger.warning("%s; again in %g s", why.strip(), self._next)
+        log.warning("%s; again in %g s", why.strip(), self._next)
         pause, self._next = self._next, min(LONGEST_S, self._next * 2)
         await asyncio.sleep(pause)
 

@@ -13,7 +13,7 @@ from apps.worker.handlers.http import Transport
 from apps.worker.life import Life, LifeLost
 from chrono.tasks import Registry
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("chrono.worker")
 
 SWITCH_INTERVAL_S = 0.0005
 """After this long a busy loop lets in the thread that has a claim's answer."""
@@ -63,20 +63,18 @@ class Worker:
                 "queues": ",".join(self.config.queues),
                 "concurrency": self.config.concurrency,
             }
-            logger.info("worker starts", extra={"facts": facts})
+            log.info("worker starts", extra={"facts": facts})
             try:
                 clean = await life.run(stop=self._stop, hurry=self._hurry)
             except LifeLost as error:
                 previous, pause = life.worker, FIRST_PAUSE_S
-                logger.error(
-                    "worker lost its leases: %s", error, extra={"facts": facts}
-                )
+                log.error("worker lost its leases: %s", error, extra={"facts": facts})
             except psycopg.Error as error:
-                logger.error("no database: %s; again in %g s", error, pause)
+                log.error("no database: %s; again in %g s", error, pause)
                 await self._pause(pause)
                 pause = min(LONGEST_PAUSE_S, pause * 2)
             else:
-                logger.info(
+                log.info(
                     "worker stopped" if clean else "worker stopped with leases left",
                     extra={"facts": {"worker": life.worker}},
                 )

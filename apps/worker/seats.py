@@ -1,10 +1,15 @@
 """Who sits in this worker: every lease from its claim until its settle is answered."""
 
 import asyncio
+import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from apps.runs.store import Settlement
 from apps.worker.execution import Execution
+from chrono.rules.states import Reason, RunState
+
+log = logging.getLogger("chrono.worker")
 
 
 class Seats:
@@ -40,6 +45,25 @@ class Seats:
         if not self._taken:
             self._empty.set()
         return execution
+
+    def answered(self, batch: Sequence[Settlement], held: set[uuid.UUID]) -> None:
+        """Free the seats of a batch that was settled; say which runs died."""
+        void = 0
+        for settlement in batch:
+            execution = self.leave(settlement.token)
+            if settlement.run_id not in held:
+                void += 1
+            elif settlement.state == RunState.DEAD and execution is not None:
+                facts = {
+                    "run": settlement.run_id,
+                    "job": execution.lease.job_id,
+                    "attempt": execution.lease.attempt,
+                    "reason": Reason(settlement.reason).label,
+                    "error": (settlement.error or "").partition("\n")[0][:200],
+                }
+                log.warning("run is dead", extra={"facts": facts})
+        if void:
+            log.warning("dropped %d results whose lease was lost", void)
 
     async def wait_free(self) -> None:
         """Return once a seat is free."""

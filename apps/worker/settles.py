@@ -14,7 +14,7 @@ from apps.worker.lines import Line
 from apps.worker.pauses import Pauses
 from chrono.rules.instants import Millis
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("chrono.worker")
 
 BATCH = 500
 NOTE = "not storable"
@@ -71,7 +71,7 @@ class Settler:
             except psycopg.Error as error:
                 # Whether it was stored or not, the same batch again is right: a lease
                 # that was settled is not there to be settled twice.
-                await pauses.wait(f"settle failed: {error}", logger)
+                await pauses.wait(f"settle failed: {error}", log)
 
     async def _send(self, batch: Sequence[Settlement]) -> set[uuid.UUID]:
         return await self._line.call(
@@ -87,7 +87,7 @@ class Settler:
                     held |= await self._write_one(form)
                     break
                 except (psycopg.DataError, psycopg.IntegrityError) as error:
-                    logger.error(
+                    log.error(
                         "settle refused",
                         extra={"facts": {"run": settlement.run_id, "error": error}},
                     )
@@ -101,7 +101,7 @@ class Settler:
             except (psycopg.DataError, psycopg.IntegrityError):
                 raise
             except psycopg.Error as error:
-                await pauses.wait(f"settle failed: {error}", logger)
+                await pauses.wait(f"settle failed: {error}", log)
 
 
 def _plain(settlement: Settlement) -> Settlement:

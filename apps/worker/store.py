@@ -6,7 +6,6 @@ from apps.runtime import sql
 from apps.runtime.sessions import Connection
 
 _HOLD_IDENTITY = sql.load("worker", "hold_identity")
-_LISTEN_READY = sql.load("worker", "listen_ready")
 
 
 def hold_identity(conn: Connection, *, worker: uuid.UUID) -> bool:
@@ -16,8 +15,3 @@ def hold_identity(conn: Connection, *, worker: uuid.UUID) -> bool:
     """
     [(held,)] = _HOLD_IDENTITY.run(conn, {"worker": worker})
     return bool(held)
-
-
-def listen_ready(conn: Connection) -> None:
-    """Have the session told when runs become ready."""
-    _LISTEN_READY.change(conn)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 
 import psycopg
 
+from apps.runtime import notify
 from apps.runtime.sessions import Connection, connect_listener
-from apps.worker import store
 from apps.worker.pauses import Pauses
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("chrono.worker")
 
 
 def is_for(payload: str, queues: Collection[str]) -> bool:
@@ -37,11 +37,11 @@ class Listener:
                 pauses.reset()
                 await self._hear(conn)
             except psycopg.Error as error:
-                await pauses.wait(f"listening failed: {error}", logger)
+                await pauses.wait(f"listening failed: {error}", log)
 
     def _connect(self) -> Connection:
         conn = connect_listener(self._url, name="chrono worker listen")
-        store.listen_ready(conn)
+        notify.listen(conn, notify.READY)
         return conn
 
     async def _hear(self, conn: Connection) -> None:
