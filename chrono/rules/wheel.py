@@ -54,10 +54,22 @@ class Ticket[T]:
 class Wheel[T]:
     """What is due when, handed out once each, in due order and never early."""
 
-    __slots__ = ("_beyond", "_dead", "_front", "_live", "_slots", "_taken", "_tick")
+    __slots__ = (
+        "_beyond",
+        "_dead",
+        "_front",
+        "_live",
+        "_slots",
+        "_taken",
+        "_tick",
+        "_wake",
+    )
 
     def __init__(self, now: Millis) -> None:
         self._tick = now // TICK
+        # The first tick that has an entry or begins a turn; until then only the tick
+        # moves, which is what most calls do.
+        self._wake = (self._tick | _MASK) + 1
         self._live = 0
         self._dead = 0
         self._front: list[Ticket[T]] = []
@@ -98,15 +110,10 @@ class Wheel[T]:
         A clock that stands still or goes back brings out only what was added late.
         """
         target = now // TICK
-        tick = self._tick
-        if target > tick:
-            # Most ticks stay in the same turn and pass only empty slots.
-            if target | _MASK == tick | _MASK and not (
-                self._taken[0] & ((2 << (target & _MASK)) - 1)
-            ):
-                self._tick = target
-            else:
-                self._turn(target)
+        if target >= self._wake:
+            self._turn(target)
+        elif target > self._tick:
+            self._tick = target
         front = self._front
         if not front or front[0].due > now:
             return []
@@ -146,10 +153,9 @@ class Wheel[T]:
             return None
         if self._front:
             return self._front[0].due
-        for shift, taken in zip(_SHIFTS, self._taken, strict=True):
+        for level, taken in enumerate(self._taken):
             if taken:
-                turn = self._tick >> shift >> _BITS
-                return (turn << _BITS | _lowest(taken)) * TICK << shift
+                return self._tick_of(level, taken) * TICK
         return min(self._beyond, key=_due).due
 
     def _place(self, ticket: Ticket[T]) -> None:
@@ -161,6 +167,8 @@ class Wheel[T]:
         if level >= LEVELS:
             self._beyond.append(ticket)
             return
+        if tick < self._wake:
+            self._wake = tick
         slot = tick >> _SHIFTS[level] & _MASK
         self._taken[level] |= 1 << slot
         self._slots[level][slot].append(ticket)
@@ -179,8 +187,15 @@ class Wheel[T]:
             moved += self._beyond
             self._beyond = []
         self._tick = target
+        first = self._taken[0]
+        self._wake = (target | _MASK) + 1 if not first else self._tick_of(0, first)
         if moved:
             self._put_back(moved)
+
+    def _tick_of(self, level: int, taken: int) -> int:
+        """Return the tick at which the first of a level's slots begins."""
+        shift = _SHIFTS[level]
+        return (self._tick >> shift >> _BITS << _BITS | _lowest(taken)) << shift
 
     def _drain(self, level: int, last: int) -> list[Ticket[T]]:
         """Empty a level's slots up to and including one, in order."""
@@ -214,14 +229,12 @@ class Wheel[T]:
             if ticket.due >= moment:
                 return
             yield ticket
-        for shift, slots, taken in zip(_SHIFTS, self._slots, self._taken, strict=True):
-            turn = self._tick >> shift >> _BITS
+        for level, taken in enumerate(self._taken):
             while taken:
-                slot = _lowest(taken)
-                taken &= taken - 1
-                if (turn << _BITS | slot) * TICK << shift >= moment:
+                if self._tick_of(level, taken) * TICK >= moment:
                     return
-                yield from slots[slot]
+                yield from self._slots[level][_lowest(taken)]
+                taken &= taken - 1
         yield from self._beyond
 
     def _sweep(self) -> None:
