@@ -22,14 +22,19 @@ _CLOSED = tuple(
         "168.63.129.16/32",  # a cloud's host, reachable from its guests
         "192.0.0.0/24",  # protocol assignments
         "192.88.99.0/24",  # 6to4 relays
+        "::ffff:0:0:0/96",  # IPv4-translated
         "64:ff9b:1::/48",  # NAT64 of private networks
+        "2001::/23",  # Teredo and other protocol assignments
+        "2002::/16",  # 6to4
         "3fff::/20",  # documentation
         "5f00::/16",  # segment routing
         "fec0::/10",  # site-local
     )
 )
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# IPv6 forms that carry an IPv4 address in their last 32 bits.
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +63,8 @@ def parse_openings(entries: Iterable[str]) -> tuple[Opening, ...]:
 def _opening(entry: str) -> Opening:
     net, port = entry, ""
     if entry.startswith("["):
-        net, _, rest = entry[1:].partition("]")
-        port = rest.removeprefix(":")
+        net, closed, rest = entry[1:].partition("]")
+        port = rest.removeprefix(":") if closed else "missing ]"
     elif entry.count(":") == 1:
         net, _, port = entry.partition(":")
     try:
@@ -119,7 +124,5 @@ def _embedded(address: Address) -> list[ipaddress.IPv4Address]:
     if isinstance(address, ipaddress.IPv4Address):
         return []
     last_32 = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64 or address in _COMPATIBLE:
-        found.append(last_32)
-    return [inner for inner in found if inner is not None]
+    carried = (_MAPPED, _COMPATIBLE, _NAT64)
+    return [last_32] if any(address in net for net in carried) else []

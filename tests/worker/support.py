@@ -34,7 +34,7 @@ class Running:
     def _main(self) -> None:
         try:
             self._clean = asyncio.run(self._run())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  (told to the test's thread)
             self._error = error
 
     async def _run(self) -> bool:
@@ -109,3 +109,21 @@ def count(conn: Connection, table: str) -> int:
     row = conn.execute(f"SELECT count(*) FROM chrono_{table}").fetchone()
     assert row is not None
     return int(row[0])
+
+
+def waiting(conn: Connection, runs: int = 1) -> list[tuple[Any, ...]]:
+    """Wait for runs that wait for their time; return (id, attempt, seconds to wait)."""
+
+    def look() -> list[tuple[Any, ...]] | None:
+        rows = conn.execute(
+            """
+            SELECT ref, attempt, extract(epoch FROM due_at - clock_timestamp())::float8
+            FROM (SELECT * FROM chrono_timer UNION ALL SELECT * FROM chrono_timer_far) t
+            ORDER BY ref
+            """
+        ).fetchall()
+        return rows if len(rows) >= runs else None
+
+    rows: list[tuple[Any, ...]] = wait_for(look)
+    assert len(rows) == runs
+    return rows
