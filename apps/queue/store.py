@@ -28,7 +28,7 @@ def publish_slice(conn: Connection, *, current: int) -> None:
 
 def measure_slices(conn: Connection) -> dict[int, int]:
     """Return the bytes of each slice's heap."""
-    return {number: size for number, size in _MEASURE_SLICES.run(conn)}
+    return {int(number): int(size) for number, size in _MEASURE_SLICES.run(conn)}
 
 
 def count_leftovers(conn: Connection, *, number: int, limit: int) -> int:

@@ -22,7 +22,7 @@ _SQL = {
         "load_targets",
         "settle_if_leased",
         "list_stale_workers",
-        "bury_workers_if_stale",
+        "mark_dead_if_stale",
         "list_orphans",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
@@ -214,11 +214,11 @@ def list_stale_workers(conn: Connection, *, ttl: Millis) -> list[uuid.UUID]:
     return [w for (w,) in _SQL["list_stale_workers"].run(conn, {"ttl": ttl})]
 
 
-def bury_workers_if_stale(
+def mark_dead_if_stale(
     conn: Connection, *, workers: Sequence[uuid.UUID], ttl: Millis
 ) -> list[uuid.UUID]:
     """Mark these workers dead where still stale under their row lock; return those."""
-    rows = _SQL["bury_workers_if_stale"].run(
+    rows = _SQL["mark_dead_if_stale"].run(
         conn, {"workers": list(workers), "ttl": ttl}
     )
     return [w for (w,) in rows]

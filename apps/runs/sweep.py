@@ -38,7 +38,7 @@ class Sweep:
         confirmed = self.suspects & stale
         self.suspects = stale - confirmed
         if confirmed:
-            buried = store.bury_workers_if_stale(
+            buried = store.mark_dead_if_stale(
                 conn, workers=sorted(confirmed), ttl=LEASE_TTL
             )
             log.warning("%s workers stopped beating and are dead", len(buried))

@@ -4,6 +4,7 @@ One session, one thread: a read is applied before the next statement is sent, so
 is ever in flight over an edit and its delta.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from apps.scheduler.fire import Gun, Moment
 from apps.scheduler.load import Loader
 from apps.scheduler.store import Term
 from chrono.rules.instants import Millis
+
+log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
 RELOAD_EVERY: Millis = 30_000
@@ -44,6 +47,7 @@ class Dispatcher:
         self.cache = Cache(clock.now())
         self._loader = Loader(conn, self.cache, progress)
         self._gun = Gun(conn, self.cache)
+        self._lost: list[Term] = []
         self._slice = 0
         self._horizon: Millis = 0
         self._loaded_until: Millis = 0
@@ -62,6 +66,11 @@ class Dispatcher:
         """Stop leading these partitions."""
         for part in parts:
             self.cache.drop(part)
+
+    def take_lost(self) -> list[Term]:
+        """Return, once, the terms found over because another one has begun."""
+        lost, self._lost = self._lost, []
+        return lost
 
     def notice(self) -> None:
         """Look at once: somebody said that jobs changed."""
@@ -90,14 +99,19 @@ class Dispatcher:
         )
         fired = self._gun.fire(due, moment, self._progress)
         if fired.stale:
-            self._loader.catch_up(fired.stale)
+            lost = self._loader.catch_up(fired.stale)
+            if lost:
+                log.warning("%s partitions refused to be fired: led anew", len(lost))
+            self._lost += lost
             self._next_look = 0
         return Step(readied=fired.readied, queues=fired.queues, wait=self._wait())
 
     def _look(self, now: Millis) -> None:
         seen = self._loader.look(now)
-        if seen is not None:
-            self._slice, self._horizon = seen
+        self._slice, self._horizon = seen.slice, seen.horizon
+        if seen.lost:
+            log.warning("%s partitions are led anew", len(seen.lost))
+        self._lost += seen.lost
         self._next_look = now + LOOK_EVERY
 
     def _wait(self) -> Millis:

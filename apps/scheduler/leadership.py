@@ -13,7 +13,7 @@ import socket
 import threading
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import psycopg
@@ -56,7 +56,8 @@ class Leadership(threading.Thread):
         self._connect = connect
         self._wake = wake
         self._conn: Connection | None = None
-        self._held: set[int] = set()
+        self._held: dict[int, Term] = {}
+        self._over: queue.SimpleQueue[Term] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._look_now = threading.Event()
 
@@ -80,12 +81,25 @@ class Leadership(threading.Thread):
         """Step at once: another scheduler said that it goes."""
         self._look_now.set()
 
+    def retake(self, terms: Iterable[Term]) -> None:
+        """Hear that these terms are over though nobody told: begin new ones at once.
+
+        Only where this session still holds the partition's lock; else whoever holds it
+        leads. Without this a partition whose fence moved by another hand than a
+        leader's would have a lock and no leader.
+        """
+        for term in terms:
+            self._over.put(term)
+        self._look_now.set()
+
     def stop(self) -> None:
         """Give up all partitions and end the session; returns when done."""
         self._stopping.set()
         self._look_now.set()
         if self.is_alive():
             self.join(timeout=2.0)
+        else:
+            self._resign()
 
     def step(self) -> float:
         """Adjust the share held to the number of schedulers; return seconds to wait.
@@ -100,30 +114,44 @@ class Leadership(threading.Thread):
         self._pulse.beat()
         self._pulse.armed = bool(self._held)
         members = store.list_members(self._conn)
-        excess = to_release(self._held, members.count)
+        excess = to_release(self._held.keys(), members.count)
         if excess:
             self._tell(Change(lost=frozenset(excess)))
             store.release_partitions(self._conn, parts=excess)
-            self._held -= set(excess)
+            for part in excess:
+                del self._held[part]
             log.info("gave up %s of my partitions", len(excess))
+        self._begin(self._conn, self._hear_over())
         wanted = to_try(
-            self._held,
-            set(members.taken - self._held),
+            self._held.keys(),
+            members.taken - self._held.keys(),
             members.count,
             self.owner,
         )
         if wanted:
-            self._take(self._conn, wanted)
+            self._begin(self._conn, store.try_partitions(self._conn, parts=wanted))
         return ALONE_S if members.count == 1 else AMONG_OTHERS_S
 
-    def _take(self, conn: Connection, wanted: list[int]) -> None:
-        got = store.try_partitions(conn, parts=wanted)
-        if not got:
+    def _hear_over(self) -> list[int]:
+        """Return the partitions held under a term that was reported over."""
+        parts: set[int] = set()
+        while True:
+            try:
+                term = self._over.get_nowait()
+            except queue.Empty:
+                return sorted(parts)
+            held = self._held.get(term.part)
+            if held is not None and held.fence == term.fence:
+                parts.add(term.part)
+
+    def _begin(self, conn: Connection, parts: list[int]) -> None:
+        """Begin a term in each of these partitions, whose locks this session holds."""
+        if not parts:
             return
         # On the lock's own session: if that is dead, so is the takeover. A fence counts
         # from when its commit is acknowledged.
-        terms = store.take_over(conn, parts=got, owner=self.owner)
-        self._held |= {term.part for term in terms}
+        terms = store.take_over(conn, parts=parts, owner=self.owner)
+        self._held |= {term.part: term for term in terms}
         self._pulse.armed = True
         self._tell(Change(gained=tuple(terms)))
         log.info("took over %s partitions, %s held", len(terms), len(self._held))
@@ -132,7 +160,7 @@ class Leadership(threading.Thread):
         self._pulse.armed = False
         if self._held:
             self._tell(Change(lost=frozenset(self._held)))
-            self._held = set()
+            self._held = {}
         if self._conn is not None:
             self._conn.close()
             self._conn = None

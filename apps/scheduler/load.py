@@ -4,11 +4,12 @@ import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.cache import Cache, Definition, Entry
-from apps.scheduler.store import RevisionRow, TimerRow
+from apps.scheduler.store import RevisionRow, Term, TimerRow
 from chrono.rules import jitter
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
@@ -24,6 +25,16 @@ LOOK_AHEAD: Millis = 1_000
 ROWS = 200_000
 DEFINITIONS = 200_000
 DEFINITIONS_AT_ONCE = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a look found."""
+
+    slice: int
+    horizon: Millis
+    lost: list[Term]
+    """Terms that are over: another one has begun in their partition."""
 
 
 class Loader:
@@ -52,26 +63,26 @@ class Loader:
             self._window = min(WINDOW, self._window * 2)
         return before
 
-    def look(self, now: Millis) -> tuple[int, Millis] | None:
+    def look(self, now: Millis) -> Seen:
         """Compare what is due soon with the wheel; read where they differ.
 
-        Returns the current slice and horizon, None when nothing is held. A lost notice
-        or a late commit costs no more than the time between two looks.
+        Something must be held. A lost notice or a late commit costs no more than the
+        time between two looks.
         """
-        if not self._cache.held:
-            return None
         before = now + LOOK_AHEAD
         looks = store.look_again(
             self._conn, parts=list(self._cache.held), before=before
         )
         moved = []
+        lost = []
         for look in looks:
-            held = self._cache.held[look.part]
-            if (look.fence, look.term) != (held.term.fence, held.term.term):
-                self._lose(look.part)
-            elif look.epoch != held.term.epoch:
+            term = self._cache.held[look.part].term
+            if (look.fence, look.term) != (term.fence, term.term):
+                lost.append(term)
+                self._cache.drop(look.part)
+            elif look.epoch != term.epoch:
                 moved.append(look.part)
-        self.catch_up(moved)
+        lost += self.catch_up(moved)
         counts = self._cache.count_before(before)
         differing = [
             look.part
@@ -80,21 +91,24 @@ class Loader:
         ]
         if differing:
             self._read(differing, before)
-        return looks[0].slice, looks[0].horizon
+        return Seen(slice=looks[0].slice, horizon=looks[0].horizon, lost=lost)
 
-    def catch_up(self, parts: Iterable[int]) -> None:
+    def catch_up(self, parts: Iterable[int]) -> list[Term]:
         """Bring these partitions to their present epoch: drop what changed since.
 
         The epoch is read first and the changed jobs in a later statement, so a change
-        between the two is dropped once more rather than missed.
+        between the two is dropped once more rather than missed. Returns the terms that
+        are over: another one has begun there, and the partition is dropped.
         """
+        lost: list[Term] = []
         parts = [part for part in parts if part in self._cache.held]
         if not parts:
-            return
+            return lost
         for now in store.read_epochs(self._conn, parts=parts):
             held = self._cache.held[now.part]
             if (now.fence, now.term) != (held.term.fence, held.term.term):
-                self._lose(now.part)
+                lost.append(held.term)
+                self._cache.drop(now.part)
                 continue
             changed = store.list_changed_jobs(
                 self._conn, part=now.part, epoch=held.term.epoch
@@ -103,10 +117,7 @@ class Loader:
                 self._cache.clear(now.part)
                 held.full_epoch = now.full_epoch
             self._cache.move_epoch(now.part, epoch=now.epoch, jobs=changed)
-
-    def _lose(self, part: int) -> None:
-        log.warning("partition %s was taken over by another leader", part)
-        self._cache.drop(part)
+        return lost
 
     def _read(self, parts: list[int], before: Millis) -> int:
         rows = store.load_timers(self._conn, parts=parts, before=before, limit=ROWS)

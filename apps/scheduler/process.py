@@ -112,6 +112,8 @@ class Scheduler:
             self._hear_leadership(dispatcher, leadership)
             clock.probe_if_old(hot)
             step = dispatcher.step()
+            if lost := dispatcher.take_lost():
+                leadership.retake(lost)
             if step.queues:
                 voice.say(notify.READY, step.queues)
             heard = voice.flush_in()

@@ -291,7 +291,7 @@ def list_unsettled(
 def list_tables(conn: Connection, *, oids: Sequence[int]) -> dict[int, str]:
     """Return the names of those of these tables that still exist."""
     rows = _SQL["list_tables"].run(conn, {"oids": list(oids)})
-    return {oid: name for oid, name in rows}
+    return {int(oid): str(name) for oid, name in rows}
 
 
 def lock_upkeep(conn: Connection) -> None:

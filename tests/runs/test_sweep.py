@@ -1,0 +1,100 @@
+"""Dead workers' runs come back, after two looks, and only theirs."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from apps.runs import store
+from apps.runs.sweep import Sweep
+from apps.runtime.sessions import Connection, connect_hot
+from chrono.rules.lease import LEASE_TTL
+from chrono.rules.states import Reason, RunState
+from tests.support.seed import DUE, make_job, make_ready
+
+TASK = {"kind": "task", "name": "nothing"}
+HORIZON = 0  # everything planned goes to the far table, which has no buckets
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[Connection]:
+    """A hot session."""
+    with connect_hot(dsn, name="test") as conn:
+        yield conn
+
+
+def a_worker(conn: Connection, *, silent_for: int = 0) -> uuid.UUID:
+    worker = uuid.uuid4()
+    store.register_worker(
+        conn, worker=worker, host="t", pid=1, concurrency=9, queues=["default"]
+    )
+    conn.execute(
+        "UPDATE chrono_worker SET beat_at = clock_timestamp() - %s * interval '1 ms' "
+        "WHERE id = %s",
+        [silent_for, worker],
+    )
+    return worker
+
+
+def test_a_silent_worker_is_dead_at_the_second_look(conn: Connection) -> None:
+    job = make_job(conn, target=TASK)
+    [run] = make_ready(conn, job)
+    worker = a_worker(conn, silent_for=LEASE_TTL + 1)
+    store.claim_ready(conn, queue="default", limit=1, worker=worker)
+    sweep = Sweep()
+    assert sweep.step(conn, now=DUE, horizon=HORIZON) == 0
+    assert sweep.step(conn, now=DUE, horizon=HORIZON) == 1
+    [(ref, attempt)] = conn.execute(
+        "SELECT ref, attempt FROM chrono_timer_far"
+    ).fetchall()
+    assert (ref, attempt) == (run, 2)
+    assert conn.execute("SELECT reason FROM chrono_attempt").fetchall() == [
+        (Reason.WORKER_LOST,)
+    ]
+    assert store.beat_if_alive(conn, worker=worker) is None
+
+
+def test_a_worker_that_beats_between_the_looks_lives(conn: Connection) -> None:
+    job = make_job(conn, target=TASK)
+    make_ready(conn, job)
+    worker = a_worker(conn, silent_for=LEASE_TTL + 1)
+    store.claim_ready(conn, queue="default", limit=1, worker=worker)
+    sweep = Sweep()
+    sweep.step(conn, now=DUE, horizon=HORIZON)
+    assert store.beat_if_alive(conn, worker=worker) == []
+    assert sweep.step(conn, now=DUE, horizon=HORIZON) == 0
+    assert len(store.list_leases(conn, worker=worker)) == 1
+
+
+def test_a_lease_without_a_worker_row_is_an_orphan(conn: Connection) -> None:
+    job = make_job(conn, target=TASK)
+    make_ready(conn, job, count=3)
+    store.claim_ready(conn, queue="default", limit=3, worker=uuid.uuid4())
+    assert Sweep().step(conn, now=DUE, horizon=HORIZON) == 3
+
+
+def test_a_run_that_loses_its_last_attempt_is_dead(conn: Connection) -> None:
+    job = make_job(
+        conn, target=TASK, retry_policy={"max_attempts": 2}, payload={"n": 1}
+    )
+    [run] = make_ready(conn, job, attempt=2)
+    store.claim_ready(conn, queue="default", limit=1, worker=uuid.uuid4())
+    assert Sweep().step(conn, now=DUE, horizon=HORIZON) == 1
+    assert conn.execute("SELECT id, state FROM chrono_run").fetchall() == [
+        (run, RunState.DEAD)
+    ]
+    [(payload, errors)] = conn.execute(
+        "SELECT payload, errors FROM chrono_dead_letter"
+    ).fetchall()
+    assert payload == {"n": 1}
+    assert errors[0]["attempt"] == 2
+
+
+def test_a_deleted_job_s_run_is_cancelled(conn: Connection) -> None:
+    job = make_job(conn, target=TASK, deleted=True)
+    make_ready(conn, job)
+    store.claim_ready(conn, queue="default", limit=1, worker=uuid.uuid4())
+    Sweep().step(conn, now=DUE, horizon=HORIZON)
+    assert conn.execute("SELECT state, reason FROM chrono_run").fetchall() == [
+        (RunState.CANCELLED, Reason.DELETED)
+    ]

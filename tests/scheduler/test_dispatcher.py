@@ -1,0 +1,212 @@
+"""What a leader fires, skips and plans, step by step with a clock of our own."""
+
+import uuid
+
+from apps.jobs.commands import change_job, pause_job, resume_job
+from apps.jobs.definition import parse_definition
+from apps.runs import store as runs
+from apps.runs.store import Settlement
+from apps.scheduler import store
+from chrono.rules import jitter
+from chrono.rules.instants import parse_instant
+from chrono.rules.keys import run_id
+from chrono.rules.partitions import partition_of
+from chrono.rules.states import Outcome, Reason
+from tests.scheduler.conftest import NOON, Leader
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+
+def settle_all(leader: Leader) -> int:
+    """Claim and succeed whatever is ready; return how many runs that was."""
+    worker = uuid.uuid4()
+    runs.register_worker(
+        leader.conn, worker=worker, host="t", pid=1, concurrency=1, queues=["default"]
+    )
+    leases = runs.claim_ready(leader.conn, queue="default", limit=500, worker=worker)
+    done = [Settlement(run_id=lease.run_id, token=lease.token) for lease in leases]
+    return len(runs.settle_if_leased(leader.conn, done, horizon=NOON + 26 * HOUR))
+
+
+def test_every_occurrence_fires_once_at_its_instant(leader: Leader) -> None:
+    job = leader.create("tick", interval="1s", overlap_policy="allow_all")
+    leader.run_to(NOON + 10 * SECOND, every=100)
+    assert leader.fired(job) == [NOON + n * SECOND for n in range(1, 11)]
+    assert leader.count("chrono_ready") == 10
+
+
+def test_nothing_fires_before_its_jitter_is_over(leader: Leader) -> None:
+    job = leader.create("spread", cron="*/5 * * * *", jitter_window="60s")
+    offset = jitter.offset(job, MINUTE)
+    assert 0 < offset < MINUTE
+    leader.run_to(NOON + 5 * MINUTE + offset - 1, every=MINUTE)
+    assert leader.fired(job) == []
+    leader.run_to(NOON + 5 * MINUTE + offset)
+    assert leader.fired(job) == [NOON + 5 * MINUTE]
+
+
+def test_the_ids_of_runs_are_those_of_the_rule(leader: Leader) -> None:
+    job = leader.create("ids", interval="10s")
+    leader.run_to(NOON + 10 * SECOND)
+    [(made,)] = leader.conn.execute("SELECT run_id FROM chrono_ready").fetchall()
+    assert made == run_id(job, NOON + 10 * SECOND, 0, partition_of(job))
+
+
+def test_a_run_that_lasts_makes_the_next_occurrences_skip(leader: Leader) -> None:
+    job = leader.create("slow", interval="10s")
+    leader.run_to(NOON + 30 * SECOND)
+    assert [row[1:3] for row in leader.ledger(job)] == [
+        (Outcome.FIRED, None),
+        (Outcome.SKIPPED, Reason.OVERLAP),
+        (Outcome.SKIPPED, Reason.OVERLAP),
+    ]
+    assert settle_all(leader) == 1
+    leader.run_to(NOON + 40 * SECOND)
+    assert leader.fired(job) == [NOON + 10 * SECOND, NOON + 40 * SECOND]
+
+
+def test_one_shots_fire_once_and_leave_no_timer(leader: Leader) -> None:
+    job = leader.create("once", run_at="2027-03-01T12:00:05Z")
+    leader.run_to(NOON + MINUTE)
+    assert leader.fired(job) == [NOON + 5 * SECOND]
+    assert leader.count("chrono_timer") == 0
+
+
+def test_late_occurrences_fire_oldest_first(leader: Leader) -> None:
+    job = leader.create("late", interval="10s", overlap_policy="allow_all")
+    leader.clock.moment = NOON + 55 * SECOND
+    assert leader.step() == 5
+    assert leader.fired(job) == [NOON + n * 10 * SECOND for n in range(1, 6)]
+
+
+def test_missed_occurrences_collapse_into_the_newest_missed_one(leader: Leader) -> None:
+    job = leader.create("missed", interval="10m", overlap_policy="allow_all")
+    leader.clock.moment = NOON + HOUR + 5 * MINUTE
+    leader.step()
+    assert leader.ledger(job) == [
+        ("2027-03-01T12:10:00Z", Outcome.SKIPPED, Reason.COLLAPSED, 5),
+        ("2027-03-01T13:00:00Z", Outcome.FIRED, None, None),
+    ]
+    leader.run_to(NOON + HOUR + 10 * MINUTE)
+    assert leader.fired(job)[-1] == NOON + HOUR + 10 * MINUTE
+
+
+def test_a_single_missed_occurrence_fires(leader: Leader) -> None:
+    job = leader.create("one missed", cron="0 13 * * *")
+    leader.clock.moment = NOON + 3 * HOUR
+    leader.step()
+    assert leader.fired(job) == [NOON + HOUR]
+
+
+def test_a_long_outage_is_told_in_a_few_rows(leader: Leader) -> None:
+    job = leader.create("seconds", interval="1s", overlap_policy="allow_all")
+    leader.clock.moment = NOON + 2 * HOUR
+    leader.run_to(NOON + 2 * HOUR + 100, every=1)
+    rows = leader.ledger(job)
+    decided = sum(row[3] or 1 for row in rows)
+    assert decided == 2 * HOUR // SECOND
+    assert len(rows) < 100
+    assert len(leader.fired(job)) == 61  # the newest missed one and a minute of late
+
+
+def test_far_timers_are_seen_and_fired(leader: Leader) -> None:
+    job = leader.create("far", run_at="2027-03-03T12:00:00Z")
+    assert leader.count("chrono_timer_far") == 1
+    leader.clock.moment = parse_instant("2027-03-03T12:00:00Z")
+    leader.step()
+    assert leader.fired(job) == [leader.clock.moment]
+
+
+def test_an_edit_bumps_the_epoch_and_the_leader_follows(leader: Leader) -> None:
+    job = leader.create("edited", interval="10s", overlap_policy="allow_all")
+    leader.run_to(NOON + 15 * SECOND)
+    definition = parse_definition(
+        {
+            "key": "edited",
+            "interval": "7s",
+            "starts_at": "2027-03-01T12:00:00Z",
+            "target": {"kind": "task", "name": "nothing"},
+            "overlap_policy": "allow_all",
+        }
+    )
+    change_job(job, definition, now=leader.clock.moment)
+    leader.run_to(NOON + 30 * SECOND)
+    assert leader.fired(job) == [
+        NOON + 10 * SECOND,
+        NOON + 21 * SECOND,
+        NOON + 28 * SECOND,
+    ]
+
+
+def test_a_paused_job_fires_nothing_and_replays_nothing(leader: Leader) -> None:
+    job = leader.create("paused", interval="10s", overlap_policy="allow_all")
+    leader.run_to(NOON + 15 * SECOND)
+    pause_job(job, now=leader.clock.moment)
+    leader.run_to(NOON + 45 * SECOND)
+    resume_job(job, now=leader.clock.moment)
+    leader.run_to(NOON + MINUTE)
+    assert leader.fired(job) == [NOON + 10 * SECOND, NOON + 50 * SECOND, NOON + MINUTE]
+    assert leader.count("chrono_timer") == 1  # the stale ones are gone
+
+
+def test_a_deposed_leader_fires_nothing_and_lets_go(leader: Leader) -> None:
+    job = leader.create("fenced", interval="1s")
+    leader.run_to(NOON + SECOND)
+    store.take_over(leader.conn, parts=range(64), owner="another")
+    leader.clock.moment = NOON + 2 * SECOND
+    leader.step()
+    assert leader.fired(job) == [NOON + SECOND]
+    assert not leader.dispatcher.cache.held
+
+
+def test_a_definition_that_cannot_be_read_stops_nobody_else(leader: Leader) -> None:
+    bad = leader.create("bad", interval="1s")
+    good = leader.create("good", interval="1s")
+    leader.conn.execute(
+        "UPDATE chrono_job_revision SET schedule = '{}' WHERE job_id = %s", [bad]
+    )
+    leader.run_to(NOON + 2 * SECOND)
+    assert leader.fired(bad) == []
+    assert NOON + SECOND in leader.fired(good)
+
+
+def test_a_row_that_cannot_be_fired_stops_nobody_else(leader: Leader) -> None:
+    bad = leader.create("bad", interval="1s", overlap_policy="allow_all")
+    goods = [leader.create(f"good {n}", interval="1s") for n in range(5)]
+    leader.conn.execute(
+        "ALTER TABLE chrono_occurrence ADD CONSTRAINT poison CHECK (job_id <> %s)"
+        % f"'{bad}'"
+    )
+    leader.run_to(NOON + 2 * SECOND)
+    assert leader.fired(bad) == []
+    assert all(leader.fired(good)[0] == NOON + SECOND for good in goods)
+
+
+def test_a_run_older_than_the_history_counts_as_settled(leader: Leader) -> None:
+    job = leader.create("monthly", interval="10s")
+    leader.run_to(NOON + 10 * SECOND)
+    assert settle_all(leader) == 1
+    old = run_id(job, NOON - 30 * 24 * HOUR, 0, partition_of(job))
+    leader.conn.execute("UPDATE chrono_timer SET prev = %s", [old])
+    leader.dispatcher.cache.clear(partition_of(job))
+    leader.run_to(NOON + 20 * SECOND)
+    assert leader.fired(job)[-1] == NOON + 20 * SECOND
+
+
+def test_a_live_run_older_than_the_history_still_overlaps(leader: Leader) -> None:
+    job = leader.create("stuck", interval="10s")
+    part = partition_of(job)
+    old = run_id(job, NOON - 30 * 24 * HOUR, 0, part)
+    leader.conn.execute("UPDATE chrono_timer SET prev = %s", [old])
+    leader.conn.execute(
+        "INSERT INTO chrono_lease (due_at, dispatched_at, run_id, job_id, tag, fence, "
+        "revision, tenant, part, priority, attempt, queue, token, worker) VALUES "
+        "(now(), now(), %s, %s, 1, 1, 1, 1, %s, 2, 1, 'default', %s, %s)",
+        [old, job, part, uuid.uuid4(), uuid.uuid4()],
+    )
+    leader.run_to(NOON + 10 * SECOND)
+    assert [row[1:3] for row in leader.ledger(job)] == [
+        (Outcome.SKIPPED, Reason.OVERLAP)
+    ]

@@ -1,0 +1,130 @@
+"""The keeper of the tables on a fresh database."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from apps.runtime.clock import ManualClock
+from apps.runtime.sessions import Connection, connect_upkeep
+from apps.scheduler.upkeep import Upkeep
+from apps.timers.store import read_dispatch_state
+from chrono.rules.instants import Millis, to_millis
+
+HOUR: Millis = 3_600_000
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[Connection]:
+    """A session to look with."""
+    with connect_upkeep(dsn, name="test look") as conn:
+        yield conn
+
+
+@pytest.fixture
+def clock(conn: Connection) -> ManualClock:
+    """A clock that stands at the database's time."""
+    [(now,)] = conn.execute("SELECT clock_timestamp()").fetchall()
+    return ManualClock(to_millis(now.replace(microsecond=0)))
+
+
+@pytest.fixture
+def upkeep(dsn: str, clock: ManualClock) -> Iterator[Upkeep]:
+    """A keeper that keeps."""
+    keeper = Upkeep(
+        lambda: connect_upkeep(dsn, name="test upkeep"), clock, leads=lambda: True
+    )
+    yield keeper
+    keeper.stop()
+    keeper._close()
+
+
+def leaves(conn: Connection, parent: str) -> set[str]:
+    rows = conn.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits "
+        "WHERE inhparent = %s::regclass",
+        [parent],
+    ).fetchall()
+    return {name for (name,) in rows}
+
+
+def test_a_day_ahead_has_its_buckets_before_anything_fires(
+    conn: Connection, upkeep: Upkeep, clock: ManualClock
+) -> None:
+    upkeep.prepare()
+    assert read_dispatch_state(conn).horizon >= clock.moment + 26 * HOUR
+    assert len(leaves(conn, "chrono_timer")) >= 27
+    for parent in ("chrono_run", "chrono_attempt", "chrono_occurrence"):
+        assert len(leaves(conn, parent)) == 7  # six days and the default
+
+
+def test_preparing_again_changes_nothing(conn: Connection, upkeep: Upkeep) -> None:
+    upkeep.prepare()
+    before = leaves(conn, "chrono_timer") | leaves(conn, "chrono_run")
+    upkeep.prepare()
+    assert leaves(conn, "chrono_timer") | leaves(conn, "chrono_run") == before
+
+
+def test_time_passing_brings_new_buckets_and_drops_old_ones(
+    conn: Connection, upkeep: Upkeep, clock: ManualClock
+) -> None:
+    upkeep.prepare()
+    before = leaves(conn, "chrono_timer")
+    clock.moment += 10 * HOUR
+    upkeep.step()
+    after = leaves(conn, "chrono_timer")
+    assert after - before
+    assert len(before - after) >= 7
+    assert read_dispatch_state(conn).horizon >= clock.moment + 26 * HOUR
+
+
+def test_days_go_when_they_are_over_and_what_failed_is_kept(
+    conn: Connection, upkeep: Upkeep, clock: ManualClock
+) -> None:
+    upkeep.prepare()
+    conn.execute(
+        "INSERT INTO chrono_run (due_at, finished_at, id, job_id, fence, revision, "
+        "tenant, part, state, attempt) "
+        "SELECT now(), now(), (lpad(to_hex(%s), 12, '0') || '8000800000000000000' || s)"
+        "::uuid, gen_random_uuid(), 1, 1, 1, 1, s, 1 FROM (VALUES (1), (3)) v (s)",
+        [clock.moment],
+    )
+    clock.moment += 9 * 24 * HOUR
+    upkeep.step()
+    assert conn.execute("SELECT count(*) FROM chrono_run").fetchone() == (0,)
+    assert conn.execute("SELECT state FROM chrono_run_kept").fetchall() == [(3,)]
+    clock.moment += 31 * 24 * HOUR
+    upkeep.step()
+    assert conn.execute("SELECT count(*) FROM chrono_run_kept").fetchone() == (0,)
+
+
+def test_rows_in_a_default_leaf_move_into_their_day(
+    conn: Connection, upkeep: Upkeep, clock: ManualClock
+) -> None:
+    conn.execute(
+        "INSERT INTO chrono_occurrence (scheduled_for, job_id, run_id, fence, version, "
+        "revision, part, outcome, kind) VALUES (to_timestamp(%s / 1000), "
+        "gen_random_uuid(), gen_random_uuid(), 1, 1, 1, 1, 1, 1)",
+        [clock.moment],
+    )
+    assert conn.execute(
+        "SELECT count(*) FROM chrono_occurrence_default"
+    ).fetchone() == (1,)
+    upkeep.prepare()
+    assert conn.execute(
+        "SELECT count(*) FROM chrono_occurrence_default"
+    ).fetchone() == (0,)
+    assert conn.execute("SELECT count(*) FROM chrono_occurrence").fetchone() == (1,)
+
+
+def test_far_timers_move_into_their_bucket_when_it_is_made(
+    conn: Connection, upkeep: Upkeep, clock: ManualClock
+) -> None:
+    conn.execute(
+        "INSERT INTO chrono_timer_far (due_at, scheduled_for, ref, job_id, version, "
+        "revision, part, kind) SELECT t, t, j, j, 1, 1, 5, 1 FROM (SELECT "
+        "to_timestamp(%s / 1000) AS t, gen_random_uuid() AS j) x",
+        [clock.moment + 3 * HOUR],
+    )
+    upkeep.prepare()
+    assert conn.execute("SELECT count(*) FROM chrono_timer_far").fetchone() == (0,)
+    assert conn.execute("SELECT count(*) FROM chrono_timer").fetchone() == (1,)
