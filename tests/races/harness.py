@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Semaphore
 from typing import Any
 
 import psycopg
@@ -78,6 +80,44 @@ class Actor:
             self.conn.cancel_safe(timeout=LIMIT_S)
         self._thread.shutdown()
         self.conn.close()
+
+
+class Paced:
+    """A call of many statements on an actor's session, let through one at a time.
+
+    What the call is made of is the product's: the session stops before each statement.
+    """
+
+    def __init__(self, actor: Actor, call: Callable[[], Any]) -> None:
+        self._conn = actor.conn
+        self._arrivals: SimpleQueue[None] = SimpleQueue()
+        self._permits = Semaphore(0)
+        execute = actor.conn.execute
+
+        def stop_before(*args: Any, **options: Any) -> Any:
+            self._arrivals.put(None)
+            self._permits.acquire()
+            return execute(*args, **options)
+
+        self._conn.execute = stop_before  # type: ignore[method-assign]
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{actor.name}-paced")
+        self._call = self._thread.submit(call)
+        self._call.add_done_callback(lambda _: self._arrivals.put(None))
+        self._arrivals.get(timeout=LIMIT_S)
+
+    def step(self) -> None:
+        """Let one statement through and return before the next, or at the end."""
+        if not self._call.done():
+            self._permits.release()
+            self._arrivals.get(timeout=LIMIT_S)
+
+    def rest(self) -> Any:
+        """Let all that is left through; return what the call returned."""
+        while not self._call.done():
+            self.step()
+        del self._conn.execute
+        self._thread.shutdown()
+        return self._call.result()
 
 
 class Stage:
@@ -150,6 +190,23 @@ def held(name: str, statement: Callable[[], Any], actor: Actor) -> list[Step]:
         (f"{name}.begin", lambda: actor.conn.execute("BEGIN")),
         (name, statement),
         (f"{name}.commit", lambda: actor.conn.execute("COMMIT")),
+    ]
+
+
+def paced(
+    name: str, call: Callable[[], Any], actor: Actor, *, steps: int
+) -> list[Step]:
+    """Return a call as this many steps; the last one is all that is left of it."""
+    made: list[Paced] = []
+
+    def first() -> None:
+        made.append(Paced(actor, call))
+        made[0].step()
+
+    return [
+        (f"{name}.1", first),
+        *((f"{name}.{n}", lambda: made[0].step()) for n in range(2, steps)),
+        (name, lambda: made[0].rest()),
     ]
 
 
