@@ -56,6 +56,11 @@ steps = st.one_of(
 )
 
 
+def tickets_in(wheel):
+    slots = [ticket for level in wheel._slots for slot in level for ticket in slot]
+    return slots + wheel._front + wheel._beyond
+
+
 class WheelAgainstList(RuleBasedStateMachine):
     """Whatever is added, taken back and turned, the wheel and a list agree."""
 
@@ -108,6 +113,10 @@ class WheelAgainstList(RuleBasedStateMachine):
     @invariant()
     def the_size_is_right(self):
         assert len(self.wheel) == len(self.pending)
+
+    @invariant()
+    def every_ticket_kept_is_counted(self):
+        assert len(tickets_in(self.wheel)) == len(self.pending) + self.wheel._dead
 
     @invariant()
     def sleeping_until_next_due_misses_nothing(self):
@@ -172,7 +181,7 @@ def test_a_cancelled_item_never_comes_and_its_memory_goes():
     for ticket in tickets[:-1]:
         assert ticket.cancel()
     assert len(wheel) == 1
-    assert sum(len(slot) for level in wheel._slots for slot in level) <= 1100
+    assert len(tickets_in(wheel)) == 1 + wheel._dead <= 1100
     assert wheel.advance(START + 5000 * 97) == [4999]
 
 
