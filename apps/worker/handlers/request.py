@@ -67,7 +67,7 @@ def request_of(target: Mapping[str, Any], body: bytes) -> Request:
         method=method,
         url=url,
         plain=_is_plain(url),
-        headers=_headers(target.get("headers") or {}, typed=bool(body)),
+        headers=_headers(target.get("headers"), typed=bool(body)),
         body=body,
         timeout=_timeout(target.get("timeout")),
     )
@@ -87,11 +87,13 @@ def _is_plain(url: str) -> bool:
 
 
 def _headers(given: object, *, typed: bool) -> dict[str, str]:
+    headers = {"Content-Type": "application/json"} if typed else {}
+    if given is None:
+        return headers
     if not isinstance(given, Mapping) or len(given) > MOST_HEADERS:
         raise BadValue(
             f"headers is an object of at most {MOST_HEADERS}.", field="target.headers"
         )
-    headers = {"Content-Type": "application/json"} if typed else {}
     for name, value in given.items():
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise BadValue("A header's name is not valid.", field="target.headers")
