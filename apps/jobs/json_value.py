@@ -29,7 +29,7 @@ def check_json(value: object, *, field: str, size: int = SIZE) -> None:
 
 
 def same_json(one: object, other: object) -> bool:
-    """Return whether two JSON values are equal; unlike ==, true is not 1."""
+    """Return whether two JSON values are equal; unlike with ==, true is not 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
             same_json(value, other[name]) for name, value in one.items()
@@ -38,7 +38,14 @@ def same_json(one: object, other: object) -> bool:
         return len(one) == len(other) and all(map(same_json, one, other))
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
+    if isinstance(one, float) or isinstance(other, float):
+        return _as_float(one) == _as_float(other)
     return one == other
+
+
+def _as_float(value: object) -> object:
+    # Postgres gives 1e17 back with all its digits, which Python reads as an integer.
+    return float(value) if isinstance(value, int) else value
 
 
 def check_text(
@@ -67,7 +74,7 @@ def check_text(
 def _measure(value: object, *, field: str, size: int, depth: int) -> int:
     """Return how many bytes of ``size`` are left after ``value``; stop below none."""
     if value is None or isinstance(value, bool):
-        return size - 5
+        return size - len(json.dumps(value))
     if isinstance(value, str):
         return size - _text_size(value, field)
     if isinstance(value, int | float):
@@ -76,7 +83,7 @@ def _measure(value: object, *, field: str, size: int, depth: int) -> int:
         raise BadValue(f"{field} is JSON; {type(value).__name__} is not.", field=field)
     if depth == DEPTH:
         raise BadValue(f"{field} is nested deeper than {DEPTH} levels.", field=field)
-    size -= 2 + 2 * len(value)
+    size -= 2 + 2 * max(0, len(value) - 1)
     if isinstance(value, dict):
         size -= sum(2 + _name_size(name, field) for name in value)
     for item in value.values() if isinstance(value, dict) else value:

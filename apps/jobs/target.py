@@ -43,9 +43,9 @@ def parse_target(value: object) -> dict[str, Any]:
             f"Targets of kind {kind} are not supported yet; use http or task.",
             field="target.kind",
         )
-    if kind not in _FIELDS:
+    if not isinstance(kind, str) or kind not in _FIELDS:
         raise BadValue("A target's kind is http or task.", field="target.kind")
-    fields = _FIELDS[str(kind)]
+    fields = _FIELDS[kind]
     for name in value:
         if name not in fields:
             raise UnknownField(

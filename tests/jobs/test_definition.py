@@ -1,0 +1,263 @@
+"""Definitions: what is accepted, what is refused by the name of its field."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.jobs.definition import FIELDS, parse_definition
+from apps.jobs.errors import NotSupportedYet, UnknownField
+from chrono.rules.errors import BadValue, ChronoError
+from chrono.rules.instants import HOUR, MINUTE, parse_instant
+from chrono.rules.schedule import CronSchedule, Interval, Once, schedule_from_json
+from chrono.rules.states import Priority
+from tests.support.definitions import TASK, definition
+
+JOB = UUID("01234567-89ab-7def-8123-456789abcdef")
+HTTP = {"kind": "http", "url": "https://example.org/hook"}
+
+
+def test_defaults_are_filled_in():
+    job = definition(cron="0 9 * * *")
+    assert job.schedule == CronSchedule(expression="0 9 * * *")
+    assert (job.name, job.queue, job.overlap_policy) == ("", "default", "skip")
+    assert job.priority is Priority.NORMAL
+    assert job.jitter_window == MINUTE
+    assert job.payload is None
+    assert job.paused is None
+    assert job.retry_policy["max_attempts"] == 6
+
+
+@pytest.mark.parametrize(
+    ("fields", "window"),
+    [
+        ({"cron": "* * * * *"}, MINUTE // 2),
+        ({"cron": "* * * * * *", "seconds": True}, 0),
+        ({"interval": "10m"}, 0),
+        ({"run_at": "2027-01-01T00:00:00Z"}, 0),
+        ({"cron": "0 9 * * *", "time_critical": True}, 0),
+        ({"cron": "0 9 * * *", "time_critical": True, "jitter_window": "0s"}, 0),
+        ({"cron": "0 9 * * *", "jitter_window": "1h"}, HOUR),
+        ({"interval": "10m", "jitter_window": "5m"}, 5 * MINUTE),
+        ({"run_at": "2027-01-01T00:00:00Z", "jitter_window": "1h"}, HOUR),
+    ],
+)
+def test_the_jitter_window(fields, window):
+    assert definition(**fields).jitter_window == window
+
+
+def test_an_interval_counts_from_the_job_s_creation_unless_told():
+    created = parse_instant("2026-11-29T15:00:00.250Z")
+    own = definition(interval="10s").schedule_of(JOB, created_at=created)
+    assert own == Interval(every=10_000, anchor=created)
+    told = definition(interval="10s", starts_at="2026-01-01T00:00:00Z")
+    assert told.schedule_of(JOB, created_at=created) == told.schedule
+    every = definition(cron="@every 90s").schedule_of(JOB, created_at=created)
+    assert every == Interval(every=90_000, anchor=created)
+
+
+def test_h_is_resolved_by_the_job_s_id_and_what_was_written_is_kept():
+    job = definition(cron="H 3 * * *")
+    fields = job.schedule_json(JOB, created_at=0)
+    assert fields["written"] == "H 3 * * *"
+    schedule = job.schedule_of(JOB, created_at=0)
+    assert schedule_from_json(fields) == schedule
+    assert "H" not in fields["cron"]
+    assert schedule == job.schedule_of(JOB, created_at=1)
+
+
+def test_a_target_gets_its_defaults():
+    job = definition(interval="1m", target={**HTTP, "method": "put", "timeout": "90s"})
+    assert job.target == {
+        "kind": "http",
+        "url": "https://example.org/hook",
+        "method": "PUT",
+        "headers": {},
+        "timeout": "90s",
+    }
+    assert definition(interval="1m", target=HTTP).target["timeout"] == "1m"
+
+
+def test_a_single_instant():
+    job = definition(run_at="2027-01-01T10:00:00+02:00")
+    assert job.schedule == Once(at=parse_instant("2027-01-01T08:00:00Z"))
+
+
+def test_a_key_is_the_same_however_its_letters_are_composed():
+    assert definition(key="caf\u0065\u0301", interval="1m").key == "caf\u00e9"
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"key": None}, "key"),
+    ({"key": ""}, "key"),
+    ({"key": 7}, "key"),
+    ({"key": "x" * 201}, "key"),
+    ({"key": "a\x00b"}, "key"),
+    ({"key": " padded "}, "key"),
+    ({"key": "half \ud800"}, "key"),
+    ({"name": "x" * 201}, "name"),
+    ({"name": "two\nlines"}, "name"),
+    ({"interval": None}, "cron"),
+    ({"interval": ""}, "interval"),
+    ({"cron": "0 9 * * *"}, "interval"),
+    ({"run_at": "2027-01-01T00:00:00Z"}, "run_at"),
+    ({"interval": "999ms"}, "interval"),
+    ({"interval": "0s"}, "interval"),
+    ({"interval": "often"}, "interval"),
+    ({"interval": 90}, "interval"),
+    ({"interval": "100000d"}, "interval"),
+    ({"timezone": "Europe/Berlin"}, "timezone"),
+    ({"dst_gap": "skip"}, "dst_gap"),
+    ({"starts_at": "yesterday"}, "starts_at"),
+    ({"starts_at": "1969-12-31T23:59:59Z"}, "starts_at"),
+    ({"interval": None, "cron": "61 * * * *"}, "cron"),
+    ({"interval": None, "cron": "0 0 30 2 *"}, "cron"),
+    ({"interval": None, "cron": "* * * * * *"}, "cron"),
+    ({"interval": None, "cron": "@every 10ms"}, "interval"),
+    ({"interval": None, "cron": "@reboot"}, "cron"),
+    ({"interval": None, "cron": "0 9 * * *", "timezone": "Mars/Olympus"}, "timezone"),
+    ({"interval": None, "cron": "0 9 * * *", "dst_gap": "no"}, "dst_gap"),
+    ({"interval": None, "cron": "0 9 * * *", "dst_fold": "no"}, "dst_fold"),
+    ({"interval": None, "cron": "0 9 * * *", "seconds": "yes"}, "seconds"),
+    (
+        {"interval": None, "cron": "0 9 * * *", "starts_at": "2027-01-01T00:00:00Z"},
+        "starts_at",
+    ),
+    ({"interval": None, "run_at": "2027-01-01"}, "run_at"),
+    ({"interval": None, "run_at": "9999-01-01T00:00:00Z"}, "run_at"),
+    ({"jitter_window": "31s"}, "jitter_window"),
+    ({"jitter_window": 5}, "jitter_window"),
+    ({"jitter_window": "soon"}, "jitter_window"),
+    ({"interval": "1d", "jitter_window": "61m"}, "jitter_window"),
+    ({"time_critical": True, "jitter_window": "1s"}, "jitter_window"),
+    ({"time_critical": "yes"}, "time_critical"),
+    ({"overlap_policy": "maybe"}, "overlap_policy"),
+    ({"overlap_policy": "buffer_all"}, "overlap_policy"),
+    ({"overlap_policy": ["skip"]}, "overlap_policy"),
+    ({"queue": "Upper"}, "queue"),
+    ({"queue": ""}, "queue"),
+    ({"queue": "x" * 65}, "queue"),
+    ({"priority": 1}, "priority"),
+    ({"priority": "urgent"}, "priority"),
+    ({"paused": "no"}, "paused"),
+    ({"paused": 1}, "paused"),
+    ({"retry_policy": {"max_attempts": 0}}, "retry_policy.max_attempts"),
+    ({"retry_policy": {"backoff": {"jitter": "none"}}}, "retry_policy.backoff.jitter"),
+    ({"retry_policy": {"retries": 3}}, "retry_policy.retries"),
+    ({"retry_policy": None}, "retry_policy"),
+    ({"payload": {"a": "\x00"}}, "payload"),
+    ({"payload": {"\x00": 1}}, "payload"),
+    ({"payload": "\udfff"}, "payload"),
+    ({"payload": {"a": float("nan")}}, "payload"),
+    ({"payload": [float("inf")]}, "payload"),
+    ({"payload": {1: 2}}, "payload"),
+    ({"payload": object()}, "payload"),
+    ({"payload": deep(33)}, "payload"),
+    ({"payload": deep(100_000)}, "payload"),
+    ({"payload": "x" * (256 * 1024)}, "payload"),
+    ({"payload": 10**200}, "payload"),
+    ({"target": None}, "target"),
+    ({"target": "https://example.org"}, "target"),
+    ({"target": {}}, "target.kind"),
+    ({"target": {"kind": "command"}}, "target.kind"),
+    ({"target": {"kind": ["http"]}}, "target.kind"),
+    ({"target": {"kind": "task"}}, "target.name"),
+    ({"target": {"kind": "task", "name": "a b"}}, "target.name"),
+    ({"target": {**TASK, "url": "https://example.org"}}, "target.url"),
+    ({"target": {"kind": "http"}}, "target.url"),
+    ({"target": {**HTTP, "url": "ftp://example.org"}}, "target.url"),
+    ({"target": {**HTTP, "url": "https://"}}, "target.url"),
+    ({"target": {**HTTP, "url": "https://u:p@example.org"}}, "target.url"),
+    ({"target": {**HTTP, "url": "https://example.org:99999/"}}, "target.url"),
+    ({"target": {**HTTP, "url": "https://example.org/a b"}}, "target.url"),
+    ({"target": {**HTTP, "url": "https://example.org/#part"}}, "target.url"),
+    ({"target": {**HTTP, "url": "https://[::1/"}}, "target.url"),
+    ({"target": {**HTTP, "method": "BREW"}}, "target.method"),
+    ({"target": {**HTTP, "headers": {"a": "b\r\nc: d"}}}, "target.headers"),
+    ({"target": {**HTTP, "headers": {"a b": "c"}}}, "target.headers"),
+    ({"target": {**HTTP, "headers": {"Chrono-Fence": "1"}}}, "target.headers"),
+    ({"target": {**HTTP, "headers": {"idempotency-key": "1"}}}, "target.headers"),
+    ({"target": {**HTTP, "headers": {"A": "1", "a": "2"}}}, "target.headers"),
+    ({"target": {**HTTP, "timeout": "0s"}}, "target.timeout"),
+    ({"target": {**HTTP, "timeout": 5}}, "target.timeout"),
+    ({"target": {**HTTP, "timeout": "2h"}}, "target.timeout"),
+    ({"jiter_window": "5s"}, "jiter_window"),
+    ({"tags": ["a"]}, "tags"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"), BAD, ids=[f"{field}-{n}" for n, (_, field) in enumerate(BAD)]
+)
+def test_what_is_wrong_is_refused_by_the_name_of_its_field(fields, field):
+    data = {"key": "nightly", "target": TASK, "interval": "1m", **fields}
+    with pytest.raises(BadValue) as refused:
+        parse_definition(data)
+    assert refused.value.field == field
+    assert refused.value.message.endswith((".", "?"))
+
+
+def test_an_unknown_field_is_answered_with_the_closest_known_one():
+    with pytest.raises(UnknownField, match="is it jitter_window?"):
+        definition(interval="1m", jiter_window="5s")
+    with pytest.raises(UnknownField, match=r"no field zzz\."):
+        definition(interval="1m", zzz=1)
+
+
+def test_a_field_of_later_says_so():
+    with pytest.raises(NotSupportedYet, match="tags is not supported yet"):
+        definition(interval="1m", tags=[])
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(["* * * * *", "1m", "task", "http", "2027-01-01T00:00:00Z"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(FIELDS)), anything))
+def test_whatever_is_given_is_parsed_or_refused_with_a_message(fields):
+    try:
+        job = parse_definition(fields)
+    except ChronoError as refused:
+        assert refused.message
+    else:
+        assert job.key
+
+
+@given(
+    cron=st.sampled_from(["*/5 * * * *", "0 9 * * 1-5", "H H * * *", "@hourly"]),
+    seconds_of_jitter=st.integers(0, 100),
+    payload=anything.filter(lambda value: value == value),
+)
+def test_a_valid_definition_survives_the_way_through_json(
+    cron, seconds_of_jitter, payload
+):
+    try:
+        job = definition(
+            cron=cron, jitter_window=f"{seconds_of_jitter}s", payload=payload
+        )
+    except BadValue as refused:
+        assert refused.field == "payload"
+        return
+    own = job.schedule_of(JOB, created_at=0)
+    assert schedule_from_json(job.schedule_json(JOB, created_at=0)) == own
+    assert job.jitter_window == seconds_of_jitter * 1000
