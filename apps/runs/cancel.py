@@ -34,12 +34,12 @@ def cancel(
                 conn, run=run, part=part, reason=reason, timers=timers
             ):
                 return RunState.CANCELLED
-        withdrawn = store.cancel_if_ready(conn, run=run, reason=reason)
-        if store.cancel_if_leased(conn, run=run, part=part):
-            return RunState.RUNNING
-        if withdrawn:
-            return RunState.CANCELLED
+        store.cancel_if_ready(conn, run=run, reason=reason)
+        flagged = store.cancel_if_leased(conn, run=run, part=part)
         for place in store.locate_run(conn, run=run, part=part):
+            # Withdrawn by us, or ended in another way before we came.
             if place.table == "run" and place.detail is not None:
                 return RunState(place.detail)
+        if flagged:
+            return RunState.RUNNING
     raise RunNotFound

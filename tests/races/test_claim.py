@@ -1,4 +1,4 @@
-"""Claims: exactly the lowest over all slices, shared by nobody, withdrawn ones never."""
+"""Claims: exactly the lowest over all slices, shared by nobody, none withdrawn."""
 
 from functools import partial
 

@@ -3,7 +3,8 @@
 -- moves: nothing
 -- index: chrono_worker_pkey
 --
--- No row means: marked dead. Stop everything, start over under a new id.
+-- A run that was withdrawn under an open claim has no flag: its cancel could not see the
+-- lease. No row means: marked dead. Stop everything, start over under a new id.
 WITH alive AS (
     UPDATE chrono_worker SET beat_at = clock_timestamp()
     WHERE id = %(worker)s::uuid AND NOT dead
@@ -11,4 +12,8 @@ WITH alive AS (
 )
 SELECT ARRAY(
     SELECT l.run_id FROM chrono_lease l WHERE l.worker = a.id AND l.cancel
+    UNION
+    SELECT l.run_id FROM chrono_withdrawn w
+    JOIN chrono_lease l ON l.run_id = w.run_id AND l.part = w.part
+    WHERE l.worker = a.id
 ) FROM alive a

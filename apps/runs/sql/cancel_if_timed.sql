@@ -4,10 +4,12 @@
 -- index: {timers} (part, ref) WHERE kind <> 1
 --
 -- A late occurrence is decided here: its ledger row says skipped, cancelled by a person.
+-- It waits for a fire that has the row: passed over, a run would look as if it were
+-- nowhere for as long as that fire takes. It has but one row, so nothing to deadlock on.
 WITH taken AS MATERIALIZED (
     SELECT tableoid AS bucket, ctid AS tid FROM {timers}
     WHERE part = %(part)s::smallint AND ref = %(run)s::uuid AND kind <> 1
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE
 ), moved AS (
     DELETE FROM {timers} t USING taken k
     WHERE t.tableoid = k.bucket AND t.ctid = k.tid
