@@ -49,11 +49,21 @@ def attach_leaf(
     """Make a leaf for ``key`` in [lower, upper); return rows taken from the default.
 
     The default leaf's rows of that range move in the same transaction: Postgres refuses
-    to attach a leaf whose rows lie in the default. Raises ``LockNotAvailable``.
+    to attach a leaf whose rows lie in the default. A leaf that is there already is left
+    as it is. Raises ``LockNotAvailable``.
     """
     default = f"{parent}_default"
-    names = {leaf.name for leaf in list_leaves(conn, parent=parent)}
     with conn.transaction():
+        # ATTACH takes this lock anyway. Taken first, whoever else makes the same leaf
+        # is seen to have made it.
+        conn.execute(
+            compose.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE").format(
+                compose.Identifier(parent)
+            )
+        )
+        names = {leaf.name for leaf in list_leaves(conn, parent=parent)}
+        if leaf in names:
+            return 0
         conn.execute(
             compose.SQL(
                 "CREATE TABLE IF NOT EXISTS {} (LIKE {} INCLUDING ALL){}"

@@ -1,5 +1,7 @@
 """The hourly buckets of chrono_timer: made ahead, filled from far, dropped empty."""
 
+import contextlib
+
 import psycopg
 
 from apps.runtime import partitions
@@ -18,6 +20,8 @@ AHEAD: Millis = 26 * HOUR
 KEPT: Millis = 2 * HOUR
 MOVE = 2_000
 MOVES_A_STEP = 20
+BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+"""Somebody reads what would be dropped: next time."""
 
 
 def ensure_buckets(conn: Connection, *, now: Millis) -> Millis:
@@ -70,24 +74,25 @@ def drop_old_buckets(conn: Connection, *, now: Millis) -> list[str]:
 
     Rows in an old bucket are overdue timers: it stays until they are fired.
     """
-    dropped: list[str] = []
     for leaf in partitions.list_leaves(conn, parent=PARENT):
         _, end = bucket_range_from_name(leaf.name)
         if end > now - KEPT:
             continue
         if not leaf.detaching and not partitions.is_empty(conn, table=leaf.name):
             continue
-        try:
+        with contextlib.suppress(*BUSY):
             partitions.detach_leaf(conn, parent=PARENT, leaf=leaf)
-            if not partitions.is_empty(conn, table=leaf.name):
-                _give_back(conn, leaf.name)
-            partitions.drop_table(conn, table=leaf.name)
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
-            continue
-        dropped.append(leaf.name)
+    return _drop_detached(conn)
+
+
+def _drop_detached(conn: Connection) -> list[str]:
+    # Asked of the server, not remembered: a keeper may have died between the two.
+    dropped: list[str] = []
+    for bucket in store.list_detached(conn):
+        with contextlib.suppress(*BUSY):
+            with conn.transaction():
+                # A row came in between the look and the detach: load reads far.
+                store.move_to_far(conn, bucket=bucket)
+                partitions.drop_table(conn, table=bucket)
+            dropped.append(bucket)
     return dropped
-
-
-def _give_back(conn: Connection, leaf: str) -> None:
-    # A row came in between the look and the detach: far takes it, load reads far.
-    store.move_to_far(conn, bucket=leaf)

@@ -9,6 +9,7 @@ from chrono.rules.instants import Millis, to_millis
 _READ_DISPATCH_STATE = sql.load("timers", "read_dispatch_state")
 _PUBLISH_HORIZON = sql.load("timers", "publish_horizon")
 _MOVE_FAR_TIMERS = sql.load("timers", "move_far_timers")
+_LIST_DETACHED = sql.load("timers", "list_detached")
 _MOVE_TO_FAR = sql.load("timers", "move_to_far")
 
 
@@ -38,6 +39,11 @@ def move_far_timers(
     return _MOVE_FAR_TIMERS.change(
         conn, {"first": first, "horizon": horizon, "limit": limit}
     )
+
+
+def list_detached(conn: Connection) -> list[str]:
+    """Return the buckets that are no part of ``chrono_timer`` any more."""
+    return [name for (name,) in _LIST_DETACHED.run(conn)]
 
 
 def move_to_far(conn: Connection, *, bucket: str) -> int:
