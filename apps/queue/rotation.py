@@ -36,14 +36,24 @@ class Rotation:
         An idle ring costs one statement that writes nothing.
         """
         sizes = store.measure_slices(conn)
-        following = (current + 1) % store.SLICES
         worn = sizes[current] >= LARGE or now - self.published_at >= OLD
-        if sizes[current] and not sizes[following] and worn:
-            store.publish_slice(conn, current=following)
-            self.published_at, current = now, following
+        if sizes[current] and worn:
+            current = self._turn(conn, current=current, sizes=sizes, now=now)
         for number in (n for n, size in sizes.items() if size and n != current):
             if now >= self.rest_until.get(number, 0):
                 self._empty(conn, number=number, current=current, now=now)
+        return current
+
+    def _turn(
+        self, conn: Connection, *, current: int, sizes: dict[int, int], now: Millis
+    ) -> int:
+        # A slice with a backlog is passed over: it must not stop the ring.
+        for steps in range(1, store.SLICES):
+            following = (current + steps) % store.SLICES
+            if not sizes[following]:
+                store.publish_slice(conn, current=following)
+                self.published_at = now
+                return following
         return current
 
     def _empty(
