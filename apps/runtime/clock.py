@@ -14,7 +14,6 @@ from chrono.rules.instants import Millis
 
 PROBES = 5
 PROBE_EVERY = 5_000
-JUMP = 500
 
 
 class Clock(Protocol):

@@ -17,6 +17,7 @@ JOBS = "chrono_jobs"
 LEADERSHIP = "chrono_leadership"
 """A scheduler gave its partitions up."""
 
+ALL = ""
 QUIET_S = 0.010
 LONGEST = 7_000
 """Bytes of payload: beyond 7,999 NOTIFY is an error; an empty one means: all."""
@@ -42,8 +43,11 @@ class Voice:
         self._kept: dict[str, set[str]] = {}
 
     def say(self, channel: str, words: Iterable[str]) -> None:
-        """Send a notice now, or with the next :meth:`flush` if one was just sent."""
-        self._kept.setdefault(channel, set()).update(words)
+        """Send a notice now, or with the next :meth:`flush` if one was just sent.
+
+        No words mean: all.
+        """
+        self._kept.setdefault(channel, set()).update(list(words) or [ALL])
         self.flush()
 
     def flush(self) -> None:
@@ -51,9 +55,10 @@ class Voice:
         now = time.monotonic()
         for channel in [*self._kept]:
             if now - self._said.get(channel, -1.0) >= QUIET_S:
-                payload = ",".join(sorted(self._kept.pop(channel)))
-                if len(payload.encode()) > LONGEST:
-                    payload = ""
+                words = self._kept.pop(channel)
+                payload = ",".join(sorted(words))
+                if ALL in words or len(payload.encode()) > LONGEST:
+                    payload = ALL
                 store.notify(self._conn, channel=channel, payload=payload)
                 self._said[channel] = now
 

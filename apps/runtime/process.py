@@ -19,6 +19,7 @@ log = logging.getLogger("chrono.process")
 HUNG_S = 4.0
 WATCH_EVERY_S = 0.5
 HUNG_EXIT_CODE = 75
+LAST_WORDS_S = 0.5
 
 
 class Waiter:
@@ -114,6 +115,16 @@ class Watchdog(threading.Thread):
             return
         for pulse in self._pulses:
             if pulse.silent_for() > HUNG_S:
-                log.critical("%s made no progress for 4 s: exiting", pulse.name)
-                logging.shutdown()
+                _say_last(f"{pulse.name} made no progress for 4 s: exiting")
                 self._exit(HUNG_EXIT_CODE)
+
+
+def _say_last(words: str) -> None:
+    # What hung may hold the log: the end must not wait for it.
+    def say() -> None:
+        log.critical(words)
+        logging.shutdown()
+
+    speaker = threading.Thread(target=say, name="last words", daemon=True)
+    speaker.start()
+    speaker.join(LAST_WORDS_S)

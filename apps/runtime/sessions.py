@@ -12,7 +12,6 @@ Hot, leader and listener sessions need Postgres itself: a pooler in transaction 
 would lend the locks, settings and prepared statements of one client to another.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,6 +77,9 @@ LISTENER = NETWORK
 SINCE = {"transaction_timeout": 170000}
 # These read 0 on a Unix socket, where there is no network to time out.
 TCP_ONLY = frozenset(name for name in NETWORK if name.startswith("tcp_"))
+# What a setting reads where the server's operating system has no such thing: macOS has
+# no TCP_USER_TIMEOUT. The keepalives are what is left there.
+UNKNOWN_TO_SYSTEM = {"tcp_user_timeout": "0"}
 
 
 class PooledSession(ChronoError):
@@ -172,22 +174,10 @@ def _apply(conn: Connection, settings: Mapping[str, str]) -> None:
         "SELECT lower(name), setting FROM pg_settings WHERE lower(name) = ANY(%s)",
         [list(wanted)],
     ).fetchall()
-    refused = [name for name, value in rows if value != wanted[name]]
+    refused = [
+        name
+        for name, value in rows
+        if value != wanted[name] and value != UNKNOWN_TO_SYSTEM.get(name)
+    ]
     if refused:
         raise SettingRefused(f"The server did not take: {', '.join(sorted(refused))}.")
-
-
-class Backoff:
-    """Delays for reconnecting: 0.5, 1, 2 … 8 s; call :meth:`reset` after a success."""
-
-    def __init__(self) -> None:
-        self._delay = 0.5
-
-    def wait(self) -> None:
-        """Block for the next delay."""
-        time.sleep(self._delay)
-        self._delay = min(8.0, self._delay * 2)
-
-    def reset(self) -> None:
-        """Start over from the shortest delay."""
-        self._delay = 0.5
