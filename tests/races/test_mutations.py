@@ -1,0 +1,358 @@
+"""The tests of the tests: each rule, taken away, turns a scenario red.
+
+A scenario passes with the product's statements and fails with one rule left out of one
+of them, or with one wall taken out of the database.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tests.races import test_claim, test_fire, test_rotation, test_settle
+from tests.races.mutations import mutated
+from tests.races.world import World
+
+type NewWorld = Callable[[], contextlib.AbstractContextManager[World]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """One rule taken out of one statement, or one wall out of the schema."""
+
+    rule: str
+    scenario: Callable[[World], None]
+    statement: str = ""
+    old: str = ""
+    new: str = ""
+    schema: str = ""
+    """Run in the scenario's database instead of changing a statement."""
+
+
+def fence_by_hand(world: World) -> None:
+    test_fire.fire_against_a_plain_update(world, "fence")
+
+
+def epoch_by_hand(world: World) -> None:
+    test_fire.fire_against_a_plain_update(world, "epoch")
+
+
+def cancel_of_a_claim(world: World) -> None:
+    test_settle.cancel_against(world, "claim")
+
+
+MUTATIONS = [
+    Mutation(
+        rule="the fence is held FOR SHARE",
+        scenario=fence_by_hand,
+        statement="fire_if_held",
+        old="ORDER BY id FOR SHARE",
+        new="ORDER BY id FOR KEY SHARE",
+    ),
+    Mutation(
+        rule="the epoch is held FOR SHARE",
+        scenario=epoch_by_hand,
+        statement="fire_if_held",
+        old="ORDER BY id FOR SHARE",
+        new="ORDER BY id FOR KEY SHARE",
+    ),
+    Mutation(
+        rule="the guard locks at all, against a takeover",
+        scenario=test_fire.test_fire_and_takeover_in_every_order,
+        statement="fire_if_held",
+        old="ORDER BY id FOR SHARE",
+        new="ORDER BY id",
+    ),
+    Mutation(
+        rule="the guard locks at all, against an edit",
+        scenario=test_fire.fire_against_edit,
+        statement="fire_if_held",
+        old="ORDER BY id FOR SHARE",
+        new="ORDER BY id",
+    ),
+    Mutation(
+        rule="the guard compares the epoch",
+        scenario=test_fire.fire_against_edit,
+        statement="fire_if_held",
+        old="(id, fence, term, epoch) IN ( SELECT g.id, g.fence, g.term, g.epoch",
+        new="(id, fence, term) IN ( SELECT g.id, g.fence, g.term",
+    ),
+    Mutation(
+        rule="the guard compares the fence",
+        scenario=test_fire.test_a_fence_raised_under_a_healthy_leader_stops_it,
+        statement="fire_if_held",
+        old="(id, fence, term, epoch) IN ( SELECT g.id, g.fence, g.term, g.epoch",
+        new="(id, term, epoch) IN ( SELECT g.id, g.term, g.epoch",
+    ),
+    Mutation(
+        rule="the guard compares the term",
+        scenario=test_fire.test_a_fence_handed_out_again_is_told_apart_by_its_term,
+        statement="fire_if_held",
+        old="(id, fence, term, epoch) IN ( SELECT g.id, g.fence, g.term, g.epoch",
+        new="(id, fence, epoch) IN ( SELECT g.id, g.fence, g.epoch",
+    ),
+    Mutation(
+        rule="what fires is drawn from the partitions that hold",
+        scenario=test_fire.test_one_stale_partition_does_not_stop_the_others,
+        statement="fire_if_held",
+        old="d.part = ANY(ARRAY(SELECT id FROM held))",
+        new="EXISTS (SELECT FROM held)",
+    ),
+    Mutation(
+        rule="the ledger has its key",
+        scenario=test_fire.test_a_second_timer_of_an_instant_meets_the_ledger,
+        schema="ALTER TABLE chrono_occurrence DROP CONSTRAINT chrono_occurrence_pkey",
+    ),
+    Mutation(
+        rule="a run is made only where the ledger took its occurrence",
+        scenario=test_fire.test_a_second_timer_of_an_instant_meets_the_ledger,
+        statement="fire_if_held",
+        old="""AND (d.part, d.job_id, d.scheduled_for, d.attempt_group) IN (
+            SELECT part, job_id, scheduled_for, attempt_group FROM ledger )""",
+        new="",
+    ),
+    Mutation(
+        rule="of two timers of an instant in one batch one fires",
+        scenario=test_fire.test_two_timers_of_an_instant_in_one_batch_make_one_run,
+        statement="fire_if_held",
+        old="d.n IN (SELECT n FROM single) AND",
+        new="",
+    ),
+    Mutation(
+        rule="a timer is found by its instant, too",
+        scenario=test_fire.test_an_entry_of_another_instant_is_not_fired_by_its_key,
+        statement="fire_if_held",
+        old="AND t.scheduled_for = d.scheduled_for",
+        new="",
+    ),
+    Mutation(
+        rule="a next timer is due a millisecond later at least",
+        scenario=(
+            test_fire.test_a_next_timer_never_takes_the_key_of_the_row_it_replaces
+        ),
+        statement="fire_if_held",
+        old="greatest(d.next_due, d.due + 1)",
+        new="d.next_due",
+    ),
+    Mutation(
+        rule="nothing fires before the database's clock says so",
+        scenario=test_fire.test_nothing_fires_before_its_time,
+        statement="fire_if_held",
+        old="clock_timestamp()) ), taken",
+        new="'infinity') ), taken",
+    ),
+    Mutation(
+        rule="overlap skip asks whether the previous run is settled",
+        scenario=test_fire.test_overlap_look_up_and_settle_in_every_order,
+        statement="fire_if_held",
+        old="WHEN t.bounded AND t.prev IS NOT NULL AND (",
+        new="WHEN false AND (",
+    ),
+    Mutation(
+        rule="overlap skip asks for slots",
+        scenario=test_fire.test_a_slot_counts_against_the_bound,
+        statement="fire_if_held",
+        old="SELECT true FROM chrono_slot s",
+        new="SELECT false FROM chrono_slot s",
+    ),
+    Mutation(
+        rule="prev moves on only where something was fired",
+        scenario=test_fire.test_prev_stays_where_the_occurrence_was_there_already,
+        statement="fire_if_held",
+        old="""CASE WHEN verdict = 0 THEN run_id ELSE prev END, version, revision, part,
+            kind FROM judged WHERE next_due < """,
+        new="run_id, version, revision, part, kind FROM judged WHERE next_due < ",
+    ),
+    Mutation(
+        rule="prev moves on where something was fired",
+        scenario=test_fire.test_overlap_look_up_and_settle_in_every_order,
+        statement="fire_if_held",
+        old="""CASE WHEN verdict = 0 THEN run_id ELSE prev END, version, revision, part,
+            kind FROM judged WHERE next_due < """,
+        new="prev, version, revision, part, kind FROM judged WHERE next_due < ",
+    ),
+    Mutation(
+        rule="stale timers are deleted under the fence",
+        scenario=test_fire.test_stale_timers_are_deleted_under_the_fence_alone,
+        statement="delete_stale_timers",
+        old="AND fence = %(fence)s::bigint AND term = %(term)s::uuid",
+        new="AND %(fence)s::bigint > 0 AND %(term)s::uuid IS NOT NULL",
+    ),
+    Mutation(
+        rule="a claim locks what it takes",
+        scenario=test_claim.test_two_claimers_never_share_and_never_wait,
+        statement="claim_ready",
+        old="FOR UPDATE OF r SKIP LOCKED",
+        new="",
+    ),
+    Mutation(
+        rule="a claim passes over what another holds",
+        scenario=test_claim.test_two_claimers_never_share_and_never_wait,
+        statement="claim_ready",
+        old="FOR UPDATE OF r SKIP LOCKED",
+        new="FOR UPDATE OF r",
+    ),
+    Mutation(
+        rule="a claim takes the lowest",
+        scenario=test_claim.test_a_claim_takes_the_lowest_of_all_slices_in_order,
+        statement="claim_ready",
+        old="ORDER BY r.priority, r.tag LIMIT",
+        new="ORDER BY r.priority DESC, r.tag LIMIT",
+    ),
+    Mutation(
+        rule="a claim leaves withdrawn runs out",
+        scenario=test_claim.test_withdrawn_runs_are_left_out,
+        statement="claim_ready",
+        old="WHERE w.run_id = r.run_id AND w.part = r.part",
+        new="WHERE w.run_id = r.run_id AND w.part = r.part AND false",
+    ),
+    Mutation(
+        rule="each execution has a token of its own",
+        scenario=test_settle.test_a_settle_that_is_repeated_after_the_run_was_claimed_again,
+        statement="claim_ready",
+        old="gen_random_uuid()",
+        new="%(worker)s::uuid",
+    ),
+    Mutation(
+        rule="a settle names the token",
+        scenario=test_settle.test_a_settle_that_is_repeated_after_the_run_was_claimed_again,
+        statement="settle_if_leased",
+        old="AND token = ANY(%(tokens)s::uuid[])",
+        new="AND %(tokens)s::uuid[] IS NOT NULL",
+    ),
+    Mutation(
+        rule="a settle names the token, against a sweep",
+        scenario=test_settle.test_a_stale_worker_cannot_settle_the_next_attempt,
+        statement="settle_if_leased",
+        old="AND token = ANY(%(tokens)s::uuid[])",
+        new="AND %(tokens)s::uuid[] IS NOT NULL",
+    ),
+    Mutation(
+        rule="a settle bears that the run was cancelled over its open claim",
+        scenario=test_settle.cancel_over_an_open_claim,
+        statement="settle_if_leased",
+        old="""FROM freed WHERE run_id NOT IN (
+            SELECT o FROM unnest(%(odd_run)s::uuid[]) AS o) ON CONFLICT DO NOTHING""",
+        new="""FROM freed WHERE run_id NOT IN (
+            SELECT o FROM unnest(%(odd_run)s::uuid[]) AS o)""",
+    ),
+    Mutation(
+        rule="the beat tells of runs withdrawn under an open claim",
+        scenario=cancel_of_a_claim,
+        statement="beat_if_alive",
+        old="WHERE l.worker = a.id ) FROM",
+        new="WHERE l.worker = a.id AND false ) FROM",
+    ),
+    Mutation(
+        rule="a cancel waits for the fire that has the timer",
+        scenario=test_settle.test_a_cancel_waits_for_a_fire_that_takes_long,
+        statement="cancel_if_timed",
+        old="FOR UPDATE ",
+        new="FOR UPDATE SKIP LOCKED ",
+    ),
+    Mutation(
+        rule="cancelling a late one is a decision in the ledger",
+        scenario=(
+            test_settle.test_a_late_or_manual_run_that_is_cancelled_is_decided_in_the_ledger
+        ),
+        statement="cancel_if_timed",
+        old="FROM moved WHERE kind <> 4",
+        new="FROM moved WHERE false",
+    ),
+    Mutation(
+        rule="a retry of a withdrawn run is not fired",
+        scenario=test_settle.retry_of_a_withdrawn_run,
+        statement="fire_if_held",
+        old="WHERE w.run_id = d.run_id AND w.part = d.part LIMIT 1) THEN -2",
+        new="WHERE w.run_id = d.run_id AND w.part = d.part LIMIT 1) THEN 0",
+    ),
+    Mutation(
+        rule="a withdrawn run is remembered while its retry waits",
+        scenario=test_settle.retry_of_a_withdrawn_run,
+        statement="forget_withdrawn",
+        old="WHERE t.part = w.part AND t.ref = w.run_id AND t.kind <> 1) AND NOT EXISTS"
+        " ( SELECT FROM chrono_timer_far",
+        new="WHERE false) AND NOT EXISTS ( SELECT FROM chrono_timer_far",
+    ),
+    Mutation(
+        rule="a withdrawn run is remembered while a claim of it is open",
+        scenario=test_rotation.test_withdrawn_is_not_forgotten_under_an_open_claim,
+        statement="forget_withdrawn",
+        old="WHERE l.run_id = w.run_id AND l.part = w.part",
+        new="WHERE false",
+    ),
+    Mutation(
+        rule="a slice is looked at again under its lock",
+        scenario=test_rotation.truncate_against_writer,
+        statement="count_leftovers",
+        old="SELECT count(*) FROM",
+        new="SELECT 0 FROM",
+    ),
+    Mutation(
+        rule="a slice is locked before the second look",
+        scenario=test_rotation.truncate_against_writer,
+        statement="lock_slice",
+        old="ACCESS EXCLUSIVE",
+        new="ACCESS SHARE",
+    ),
+    Mutation(
+        rule="leftovers that a claim holds are passed over",
+        scenario=test_claim.test_claims_and_the_move_of_leftovers_in_every_order,
+        statement="move_leftovers",
+        old="FOR UPDATE SKIP LOCKED",
+        new="FOR UPDATE",
+    ),
+    Mutation(
+        rule="a worker is dead only if it is stale once its row is locked",
+        scenario=test_settle.test_beat_and_burial_in_every_order,
+        statement="mark_dead_if_stale",
+        old="AND w.beat_at < clock_timestamp() - %(ttl)s::bigint * interval '1 ms'",
+        new="AND %(ttl)s::bigint > 0",
+    ),
+    Mutation(
+        rule="a worker marked dead does not beat",
+        scenario=test_settle.test_beat_and_burial_in_every_order,
+        statement="beat_if_alive",
+        old="AND NOT dead",
+        new="",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.rule)
+def test_a_rule_taken_away_turns_its_scenario_red(
+    new_world: NewWorld, mutation: Mutation
+) -> None:
+    with new_world() as world:
+        if mutation.schema:
+            world.observer.execute(mutation.schema)
+            change: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        else:
+            change = mutated(mutation.statement, mutation.old, mutation.new)
+        with change:
+            red = turns_red(mutation.scenario, world)
+    assert red, f"the tests pass without this rule: {mutation.rule}"
+
+
+def turns_red(scenario: Callable[[World], None], world: World) -> bool:
+    """Return whether a scenario fails, by what it asserts or by what the server says.
+
+    A mutation that is no SQL any more proves nothing; its error goes through.
+    """
+    try:
+        scenario(world)
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    sorted({m.scenario for m in MUTATIONS}, key=lambda scenario: scenario.__name__),
+    ids=lambda scenario: scenario.__name__,
+)
+def test_its_scenario_is_green_with_all_rules(
+    world: World, scenario: Callable[[World], None]
+) -> None:
+    scenario(world)
