@@ -1,0 +1,73 @@
+"""When jobs should fire, by their definitions and arithmetic of its own.
+
+Written without chrono.rules: it reads the same fields that a file of jobs has, and
+knows only the forms that the rigs use. A cron expression of minutes is asked of the
+scan in tests.support.cron_oracle; one with seconds has one column of steps.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.rigs.ledger import Millis, to_millis
+from tests.support import cron_oracle
+
+SECOND: Millis = 1_000
+_UNITS = {"s": SECOND, "ms": 1, "m": 60 * SECOND}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Era:
+    """A definition and the instants between which it decided: (after, until]."""
+
+    definition: Mapping[str, Any]
+    after: Millis
+    until: Millis
+
+
+def expected(eras: Iterable[Era]) -> set[Millis]:
+    """Return the instants at which a job with this history was to fire."""
+    return {moment for era in eras for moment in instants(era)}
+
+
+def instants(era: Era) -> list[Millis]:
+    """Return the instants of one era, earliest first."""
+    fields = era.definition
+    if "run_at" in fields:
+        found = [to_millis(fields["run_at"])]
+    elif "interval" in fields:
+        anchor, every = to_millis(fields["starts_at"]), _duration(fields["interval"])
+        skipped = max(0, (era.after - anchor) // every)
+        found = list(range(anchor + skipped * every, era.until + 1, every))
+    elif fields.get("seconds"):
+        found = _every_few_seconds(fields["cron"], era)
+    else:
+        found = _by_minutes(fields["cron"], era)
+    return [moment for moment in found if era.after < moment <= era.until]
+
+
+def _duration(text: str) -> Millis:
+    match = re.fullmatch(r"(\d+)(ms|s|m)", text)
+    assert match, f"the oracle cannot read {text}"
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _every_few_seconds(expression: str, era: Era) -> list[Millis]:
+    match = re.fullmatch(r"(\d+)-59/(\d+) \* \* \* \* \*", expression)
+    assert match, f"the oracle cannot read {expression}"
+    first, step = int(match[1]), int(match[2])
+    seconds = range(era.after // SECOND, era.until // SECOND + 1)
+    return [
+        second * SECOND
+        for second in seconds
+        if second % 60 >= first and (second % 60 - first) % step == 0
+    ]
+
+
+def _by_minutes(expression: str, era: Era) -> list[Millis]:
+    start = datetime.fromtimestamp(era.after // SECOND // 60 * 60, UTC)
+    end = datetime.fromtimestamp(era.until // SECOND, UTC) + timedelta(minutes=1)
+    rows = cron_oracle.minutes("UTC", start, end)
+    return cron_oracle.fires(expression, rows, dst_fold="first")

@@ -1,0 +1,203 @@
+"""What the database says happened, read when everything has come to rest."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from tests.rigs.ledger import Millis
+from tests.rigs.stack import Connection
+
+FIRED = 1
+SUCCESS, DEAD = 1, 3
+OVERLAP, PAUSED = 2, 1
+SCHEDULED_FOR = "round(extract(epoch FROM {0}) * 1000)::bigint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A row of the ledger of occurrences."""
+
+    job: str
+    part: int
+    scheduled_for: Millis
+    last_for: Millis | None
+    """The last of those it stands for, where it stands for several."""
+    occurrences: int
+    fired: bool
+    reason: int | None
+    run: uuid.UUID | None
+    fence: int
+    version: int
+    decided_at: float
+    committed_at: float
+    """Both in seconds; the commit as the server's own log of commits has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A settled run."""
+
+    job: str
+    id: uuid.UUID
+    fence: int
+    state: int
+    attempt: int
+    started_at: float
+    finished_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A failed attempt."""
+
+    run: uuid.UUID
+    attempt: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A run that was given up."""
+
+    run: uuid.UUID
+    attempt: int
+    payload: Any
+    errors: list[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A job as it is now."""
+
+    key: str
+    id: uuid.UUID
+    version: int
+    activated_at: Millis
+    """The instant of the edit that its plan began with."""
+    committed_at: float
+    """When the last change of the row was committed."""
+
+
+def read_decisions(conn: Connection) -> list[Decision]:
+    """Return the whole ledger of occurrences, by instant."""
+    rows = conn.execute(f"""
+        SELECT j.key, o.part, {_millis("o.scheduled_for")},
+            {_millis("o.last_scheduled_for")}, coalesce(o.occurrences, 1),
+            o.outcome = {FIRED}, o.reason, o.run_id, o.fence, o.version,
+            extract(epoch FROM o.decided_at)::float8,
+            extract(epoch FROM pg_xact_commit_timestamp(o.xmin))::float8
+        FROM chrono_occurrence o JOIN chrono_job j ON j.id = o.job_id
+        WHERE o.attempt_group = 0 ORDER BY o.scheduled_for
+    """).fetchall()
+    return [
+        Decision(
+            job=row[0],
+            part=row[1],
+            scheduled_for=row[2],
+            last_for=row[3],
+            occurrences=row[4],
+            fired=row[5],
+            reason=row[6],
+            run=row[7],
+            fence=row[8],
+            version=row[9],
+            decided_at=row[10],
+            committed_at=row[11],
+        )
+        for row in rows
+    ]
+
+
+def read_runs(conn: Connection) -> list[Run]:
+    """Return all settled runs."""
+    rows = conn.execute("""
+        SELECT j.key, r.id, r.fence, r.state, r.attempt,
+            extract(epoch FROM r.started_at)::float8,
+            extract(epoch FROM r.finished_at)::float8
+        FROM chrono_run r JOIN chrono_job j ON j.id = r.job_id
+    """).fetchall()
+    return [
+        Run(
+            job=row[0],
+            id=row[1],
+            fence=row[2],
+            state=row[3],
+            attempt=row[4],
+            started_at=row[5],
+            finished_at=row[6],
+        )
+        for row in rows
+    ]
+
+
+def read_attempts(conn: Connection) -> list[Attempt]:
+    """Return all failed attempts, in the order of their numbers."""
+    rows = conn.execute(
+        "SELECT run_id, attempt, error FROM chrono_attempt ORDER BY run_id, attempt"
+    ).fetchall()
+    return [Attempt(run=run, attempt=number, error=e) for run, number, e in rows]
+
+
+def read_dead_letters(conn: Connection) -> list[DeadLetter]:
+    """Return all dead letters."""
+    rows = conn.execute(
+        "SELECT run_id, attempt, payload, errors FROM chrono_dead_letter"
+    ).fetchall()
+    return [
+        DeadLetter(run=run, attempt=number, payload=payload, errors=errors)
+        for run, number, payload, errors in rows
+    ]
+
+
+def read_jobs(conn: Connection) -> dict[str, JobRow]:
+    """Return all jobs by key."""
+    rows = conn.execute(f"""
+        SELECT key, id, version, {_millis("activated_at")},
+            extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8
+        FROM chrono_job
+    """).fetchall()
+    return {
+        row[0]: JobRow(
+            key=row[0],
+            id=row[1],
+            version=row[2],
+            activated_at=row[3],
+            committed_at=row[4],
+        )
+        for row in rows
+    }
+
+
+def read_lags(conn: Connection) -> list[float]:
+    """Return, sorted, how many ms after its due time each run's first attempt began.
+
+    No job of the rigs has jitter, so a first attempt is due at its instant, which the
+    first 48 bits of the run's id say.
+    """
+    rows = conn.execute("""
+        SELECT (extract(epoch FROM started_at) * 1000 - (
+            'x' || substr(replace(run::text, '-', ''), 1, 12)
+        )::bit(48)::bigint)::float8 AS lag
+        FROM (
+            SELECT id AS run, started_at FROM chrono_run WHERE attempt = 1
+            UNION ALL SELECT run_id, started_at FROM chrono_attempt
+            WHERE attempt = 1 AND run_id NOT IN (
+                SELECT id FROM chrono_run WHERE attempt = 1)
+        ) first_attempt ORDER BY 1
+    """).fetchall()
+    return [lag for (lag,) in rows]
+
+
+def count_live(conn: Connection) -> int:
+    """Return how many runs are ready, in execution, or wait for another attempt."""
+    [(number,)] = conn.execute("""
+        SELECT (SELECT count(*) FROM chrono_ready)
+            + (SELECT count(*) FROM chrono_lease)
+            + (SELECT count(*) FROM chrono_timer WHERE kind <> 1)
+            + (SELECT count(*) FROM chrono_timer_far WHERE kind <> 1)
+    """).fetchall()
+    return int(number)
+
+
+def _millis(column: str) -> str:
+    return f"round(extract(epoch FROM {column}) * 1000)::bigint"
