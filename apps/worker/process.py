@@ -93,7 +93,8 @@ def serve(config: Config, *, registry: Registry, lifeline: int | None = None) ->
     """Run a worker in this process until a signal; return the exit code.
 
     ``lifeline`` is a descriptor that becomes readable when the parent process is gone.
-    Raises ChronoError as :meth:`Worker.run` does.
+    Raises ChronoError as :meth:`Worker.run` does. End the process soon afterwards, by
+    ``os._exit``: a thread that a handler hangs in would hold up any other end.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
@@ -111,4 +112,5 @@ def serve(config: Config, *, registry: Registry, lifeline: int | None = None) ->
             loop.add_reader(lifeline, orphaned)
         return await worker.run()
 
-    return 0 if asyncio.run(main()) else 1
+    # Not asyncio.run(): it would wait for threads that handlers left behind.
+    return 0 if asyncio.Runner().run(main()) else 1

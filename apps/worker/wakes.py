@@ -8,6 +8,7 @@ import psycopg
 
 from apps.runtime import notify
 from apps.runtime.sessions import Connection, connect_listener
+from apps.worker.lines import Line
 from apps.worker.pauses import Pauses
 
 log = logging.getLogger("chrono.worker")
@@ -30,10 +31,17 @@ class Listener:
 
     async def run(self) -> None:
         """Listen until cancelled, over broken sessions."""
+        line = Line("listen", connect=self._connect)
+        try:
+            await self._listen(line)
+        finally:
+            await line.close()
+
+    async def _listen(self, line: Line) -> None:
         pauses = Pauses()
         while True:
             try:
-                conn = await asyncio.to_thread(self._connect)
+                conn = await line.call(lambda conn: conn)
                 pauses.reset()
                 await self._hear(conn)
             except psycopg.Error as error:

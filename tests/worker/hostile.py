@@ -129,7 +129,9 @@ class Handler(BaseHTTPRequestHandler):
 def hostile() -> Iterator[Hostile]:
     """Lend the target on a free port of the loopback."""
     with Hostile() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.01,), daemon=True
+        )
         thread.start()
         try:
             yield server
