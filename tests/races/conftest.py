@@ -30,7 +30,7 @@ def laid(databases: pg.Databases) -> Iterator[pg.Databases]:
     databases.drop(LAID)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_world(
     laid: pg.Databases,
 ) -> Callable[[], contextlib.AbstractContextManager[World]]:

@@ -241,8 +241,8 @@ MUTATIONS = [
         rule="the beat tells of runs withdrawn under an open claim",
         scenario=cancel_of_a_claim,
         statement="beat_if_alive",
-        old="WHERE l.worker = a.id ) FROM",
-        new="WHERE l.worker = a.id AND false ) FROM",
+        old="AND l.worker = a.id OFFSET 0",
+        new="AND l.worker = a.id AND false OFFSET 0",
     ),
     Mutation(
         rule="a cancel waits for the fire that has the timer",

@@ -13,7 +13,8 @@ WITH alive AS (
 SELECT ARRAY(
     SELECT l.run_id FROM chrono_lease l WHERE l.worker = a.id AND l.cancel
     UNION
-    SELECT l.run_id FROM chrono_withdrawn w
-    JOIN chrono_lease l ON l.run_id = w.run_id AND l.part = w.part
-    WHERE l.worker = a.id
+    SELECT l.run_id FROM chrono_withdrawn w CROSS JOIN LATERAL (
+        SELECT l.run_id FROM chrono_lease l
+        WHERE l.run_id = w.run_id AND l.part = w.part AND l.worker = a.id OFFSET 0
+    ) l
 ) FROM alive a

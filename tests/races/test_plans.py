@@ -1,0 +1,240 @@
+"""Plans of the hot statements: by index, whatever the statistics say.
+
+The hot tables are empty in one second and full in the next. Their sessions take one
+generic plan a statement and never a scan, so a plan made over empty tables must do for
+full ones.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from apps.runtime import sql
+from apps.runtime.store import read_clock
+from chrono.rules.buckets import bucket_name
+from tests.races.world import World
+from tests.support.pg import Connection
+
+PARAMETER = re.compile(r"%\((\w+)\)s")
+HOT = re.compile(
+    r"chrono_(timer|timer_far|ready|lease|run|occurrence|partition|job|job_revision"
+    r"|withdrawn|slot|worker|attempt)(_[0-9]+|_default)?"
+)
+
+FILL = """
+    WITH n AS (SELECT n, md5(n::text)::uuid AS id FROM generate_series(1, 6000) AS n),
+    jobs AS (
+        INSERT INTO chrono_job (id, tenant, key, name, part, version, revision, epoch,
+            activated_at, paused, pause_note, created_at, updated_at)
+        SELECT id, 1, n, '', n % 64, 1, 1, n, now(), false, '', now(), now() FROM n
+    ), revisions AS (
+        INSERT INTO chrono_job_revision (job_id, revision, schedule, jitter_window,
+            overlap_policy, queue, priority, target, payload, retry_policy, created_at)
+        SELECT id, 1, '{}', 0, 'skip', 'default', 2, '{}', NULL, '{}', now() FROM n
+    ), timers AS (
+        INSERT INTO chrono_timer (due_at, scheduled_for, ref, job_id, version, revision,
+            part, kind)
+        SELECT date_trunc('ms', now()), date_trunc('ms', now()), id, id, 1, 1, n % 64,
+            1 + 3 * (n % 2) FROM n
+    ), leases AS (
+        INSERT INTO chrono_lease (due_at, dispatched_at, run_id, job_id, tag, fence,
+            revision, tenant, part, priority, attempt, queue, token, worker)
+        SELECT now(), now(), id, id, n, 1, 1, 1, n % 64, 2, 1, 'default', id, id FROM n
+    ), runs AS (
+        INSERT INTO chrono_run (due_at, finished_at, id, job_id, fence, revision,
+            tenant, part, state, attempt)
+        SELECT now(), now(), id, id, 1, 1, 1, n % 64, 1, 1 FROM n
+    ), occurrences AS (
+        INSERT INTO chrono_occurrence (scheduled_for, job_id, run_id, fence, version,
+            revision, part, outcome, kind)
+        SELECT date_trunc('ms', now()), id, id, 1, 1, 1, n % 64, 1, 1 FROM n
+    ), workers AS (
+        INSERT INTO chrono_worker (id, host, pid, concurrency, queues)
+        SELECT id, '', 1, 1, '{}' FROM n LIMIT 100
+    )
+    INSERT INTO chrono_ready (due_at, dispatched_at, run_id, job_id, tag, fence,
+        revision, tenant, part, priority, attempt, slice, queue)
+    SELECT now(), now(), id, id, n, 1, 1, 1, n % 64, n % 5, 1, n % 8, 'default' FROM n
+"""
+ANALYZE = """
+    ANALYZE chrono_timer, chrono_timer_far, chrono_ready, chrono_lease, chrono_run,
+        chrono_occurrence, chrono_partition, chrono_job, chrono_job_revision,
+        chrono_withdrawn, chrono_slot, chrono_worker, chrono_attempt
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of a plan."""
+
+    kind: str
+    table: str
+    index: str
+    condition: str
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[Node]:
+    yield Node(
+        kind=plan["Node Type"],
+        table=plan.get("Relation Name", ""),
+        index=plan.get("Index Name", ""),
+        condition=plan.get("Index Cond", "") or plan.get("TID Cond", ""),
+    )
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def explain(conn: Connection, room: str, name: str, **tables: str) -> list[Node]:
+    """Return the nodes of a statement's generic plan in this session."""
+    numbers: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return f"${numbers.setdefault(match[1], len(numbers) + 1)}"
+
+    text = PARAMETER.sub(number, sql.load(room, name).named(**tables))
+    conn.execute(f"PREPARE explained AS {text.replace('%%', '%')}")
+    # Nothing is left out for a value: the buckets that a window needs are many.
+    values = {"before": "253370764799000"}
+    arguments = ", ".join(values.get(name, "NULL") for name in numbers)
+    rows = conn.execute(
+        "EXPLAIN (FORMAT JSON, COSTS OFF) EXECUTE explained"
+        + (f" ({arguments})" if arguments else "")
+    ).fetchall()
+    conn.execute("DEALLOCATE explained")
+    return list(nodes(rows[0][0][0]["Plan"]))
+
+
+STATES = {
+    "fresh": [],
+    "analyzed empty, then filled": [ANALYZE, FILL],
+    "filled, then analyzed": [FILL, ANALYZE],
+}
+
+
+@pytest.fixture(scope="module")
+def states(
+    new_world: Callable[[], contextlib.AbstractContextManager[World]],
+) -> Iterator[dict[str, Connection]]:
+    """Hot sessions on tables whose statistics say nothing, a lie, or the truth."""
+    with contextlib.ExitStack() as stack:
+        hot = {}
+        for state, statements in STATES.items():
+            world = stack.enter_context(new_world())
+            for statement in statements:
+                world.observer.execute(statement)
+            hot[state] = world.session("hot").conn
+        yield hot
+
+
+@pytest.fixture(params=STATES)
+def hot(states: dict[str, Connection], request: pytest.FixtureRequest) -> Connection:
+    """One of them."""
+    return states[request.param]
+
+
+def bucket_now(conn: Connection) -> str:
+    """Return the bucket of the hour."""
+    return bucket_name(int(read_clock(conn)))
+
+
+def scanned(found: list[Node]) -> set[str]:
+    """Return the hot tables that a plan reads from one end to the other."""
+    return {
+        node.table
+        for node in found
+        if HOT.fullmatch(node.table)
+        and (
+            node.kind in {"Seq Scan", "Bitmap Heap Scan"}
+            or (node.kind.startswith("Index") and not node.condition)
+        )
+    }
+
+
+def indexes(found: list[Node], table: str) -> set[str]:
+    """Return the indexes by which a table is read."""
+    return {node.index for node in found if node.table == table and node.index}
+
+
+def test_fire_finds_each_timer_by_its_key(hot: Connection) -> None:
+    bucket = bucket_now(hot)
+    for table in (bucket, "chrono_timer_far"):
+        found = explain(hot, "scheduler", "fire_if_held", bucket=table)
+        assert not scanned(found) - {"chrono_slot"}
+        assert "chrono_partition_pkey" in indexes(found, "chrono_partition")
+        [look_up] = [n for n in found if n.table == table and n.index]
+        for column in ("part", "due_at", "ref", "kind", "version"):
+            assert f"{column} = " in look_up.condition
+        assert {n.kind for n in found if n.table == table} >= {"Tid Scan"}
+
+
+def test_fire_looks_up_the_previous_run_in_one_step(hot: Connection) -> None:
+    found = explain(hot, "scheduler", "fire_if_held", bucket=bucket_now(hot))
+    look_ups = [n for n in found if n.table.startswith("chrono_run")]
+    assert look_ups
+    assert all(re.search(r"\(id = ", n.condition) for n in look_ups)
+
+
+def test_a_claim_merges_the_slices_in_order(hot: Connection) -> None:
+    found = explain(hot, "runs", "claim_ready")
+    kinds = [node.kind for node in found]
+    assert "Merge Append" in kinds
+    assert "Sort" not in kinds
+    assert "Incremental Sort" not in kinds
+    assert not {n.table for n in found if n.kind == "Seq Scan"} - {""}
+    read = [n for n in found if n.table.startswith("chrono_ready")]
+    assert sum(n.kind == "Index Scan" for n in read) == 8
+    assert sum(n.kind == "Tid Scan" for n in read) == 8
+    assert all("queue = " in n.condition for n in read if n.kind == "Index Scan")
+
+
+def test_settle_goes_by_the_key_of_the_lease(hot: Connection) -> None:
+    found = explain(hot, "runs", "settle_if_leased")
+    assert not scanned(found)
+    assert indexes(found, "chrono_lease") == {"chrono_lease_pkey"}
+
+
+def test_load_and_look_go_by_the_key_of_the_timer(hot: Connection) -> None:
+    for name in ("load_timers", "look_again"):
+        found = explain(hot, "scheduler", name)
+        assert not scanned(found) - {"chrono_partition"}
+        read = [n for n in found if n.table.startswith("chrono_timer")]
+        assert len(read) > 20
+        assert all("(part = " in n.condition for n in read)
+        assert all("due_at < " in n.condition for n in read)
+
+
+@pytest.mark.parametrize(
+    ("room", "name"),
+    [
+        ("scheduler", "take_over"),
+        ("scheduler", "read_epochs"),
+        ("scheduler", "list_changed_jobs"),
+        ("scheduler", "load_revisions"),
+        ("runs", "load_targets"),
+        ("runs", "cancel_if_leased"),
+    ],
+)
+def test_small_ones_go_by_key(hot: Connection, room: str, name: str) -> None:
+    assert not scanned(explain(hot, room, name))
+
+
+def test_stale_timers_are_found_by_key(hot: Connection) -> None:
+    found = explain(hot, "scheduler", "delete_stale_timers", bucket=bucket_now(hot))
+    assert not scanned(found)
+
+
+def test_a_waiting_run_is_found_by_its_partial_index(hot: Connection) -> None:
+    for timers in ("chrono_timer", "chrono_timer_far"):
+        found = explain(hot, "runs", "cancel_if_timed", timers=timers)
+        read = [n for n in found if n.table.startswith(timers) and n.index]
+        assert read
+        assert not scanned(found)
+
+
+def test_the_beat_reads_no_more_than_its_own_leases(hot: Connection) -> None:
+    found = explain(hot, "runs", "beat_if_alive")
+    assert not scanned(found) - {"chrono_withdrawn"}
