@@ -1,0 +1,127 @@
+"""Database time: measured, never back, and still in a test's hands."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from apps.runtime import store
+from apps.runtime.clock import PROBE_EVERY, DatabaseClock, ManualClock
+from apps.runtime.sessions import Connection, connect_hot
+from chrono.rules.instants import HOUR
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[Connection]:
+    """A hot session."""
+    with connect_hot(dsn, name="test") as conn:
+        yield conn
+
+
+@pytest.fixture
+def probes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets what the next probes measure: pairs of offset and bound, the last stays."""
+
+    def follow(*measured: tuple[float, float]) -> None:
+        coming = itertools.chain(measured, itertools.repeat(measured[-1]))
+        monkeypatch.setattr(
+            DatabaseClock, "_measure", staticmethod(lambda conn: next(coming))
+        )
+
+    return follow
+
+
+def offset_of(clock: DatabaseClock) -> float:
+    return clock._offset
+
+
+def test_it_shows_what_the_database_shows(conn: Connection) -> None:
+    clock = DatabaseClock(conn)
+    before = store.read_clock(conn)
+    shown = clock.now()
+    after = store.read_clock(conn)
+    assert before - clock.bound_ms - 1 <= shown <= after + clock.bound_ms
+    assert clock.override() is None
+
+
+def test_the_probe_with_the_shortest_round_trip_counts(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((900.0, 40.0), (1_000.0, 2.0), (1_100.0, 90.0), (700.0, 70.0), (800.0, 60.0))
+    clock = DatabaseClock(conn)
+    assert offset_of(clock) == 1_000.0
+    assert clock.bound_ms == 2.0
+
+
+def test_a_less_certain_probe_changes_nothing_but_the_bound(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((1_000.0, 2.0))
+    clock = DatabaseClock(conn)
+    probes((1_030.0, 40.0))
+    clock.probe(conn, probes=1)
+    assert offset_of(clock) == 1_000.0
+    assert clock.bound_ms > 2.0
+
+
+def test_what_is_kept_ages_until_a_fresh_probe_is_better(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((1_000.0, 2.0))
+    clock = DatabaseClock(conn)
+    probes((1_003.0, 4.0))
+    for _ in range(10):
+        clock.probe(conn, probes=1)
+    assert offset_of(clock) == 1_003.0
+
+
+def test_a_jump_is_believed_whatever_its_bound(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((1_000.0, 2.0))
+    clock = DatabaseClock(conn)
+    probes((1_000.0 + HOUR, 200.0))
+    clock.probe(conn, probes=1)
+    assert offset_of(clock) == 1_000.0 + HOUR
+
+
+def test_it_never_steps_back(conn: Connection, probes: Callable[..., None]) -> None:
+    probes((1_000.0, 2.0))
+    clock = DatabaseClock(conn)
+    shown = clock.now()
+    probes((1_000.0 - HOUR, 1.0))
+    clock.probe(conn)
+    assert clock.now() == shown
+    probes((1_000.0 + 5_000, 1.0))
+    clock.probe(conn)
+    assert clock.now() >= shown + 5_000
+
+
+def test_it_is_probed_again_when_the_last_probe_is_old(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = DatabaseClock(conn)
+    asked: list[int] = []
+    monkeypatch.setattr(clock, "probe", lambda conn, *, probes: asked.append(probes))
+    clock.probe_if_old(conn)
+    assert asked == []
+    clock._probed = time.monotonic() * 1000 - PROBE_EVERY
+    clock.probe_if_old(conn)
+    assert asked == [1]
+
+
+def test_a_shifted_clock_says_so_and_overrides_the_database_s(conn: Connection) -> None:
+    plain, shifted = DatabaseClock(conn), DatabaseClock(conn, shift=HOUR)
+    ahead = shifted.now() - plain.now()
+    assert HOUR - 1_000 < ahead < HOUR + 1_000
+    override = shifted.override()
+    assert override is not None
+    assert override >= plain.now() + HOUR - 1_000
+
+
+def test_a_manual_clock_moves_by_hand_only() -> None:
+    clock = ManualClock(5)
+    assert (clock.now(), clock.now(), clock.override()) == (5, 5, 5)
+    clock.moment = 9
+    assert (clock.now(), clock.override()) == (9, 9)
