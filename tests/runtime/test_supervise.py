@@ -1,0 +1,82 @@
+"""The forking parent alone, with children that only count."""
+
+import subprocess
+import sys
+import textwrap
+
+from django.conf import settings
+
+
+def run(body, *, feed=""):
+    script = textwrap.dedent(
+        """
+        import os, select, signal, sys
+        from apps.runtime import supervise
+        supervise.FIRST_DELAY_S = 0.01
+        def say(text):
+            os.write(1, (text + "\\n").encode())
+        """
+    ) + textwrap.dedent(body)
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=settings.BASE_DIR,
+        input=feed,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+
+def test_children_that_end_unasked_are_started_again_until_told_to_stop():
+    done = run(
+        """
+        count = 0
+        def child(lifeline):
+            say("born")
+            if len(os.read(0, 1)):
+                return 1
+            os.kill(os.getppid(), signal.SIGTERM)
+            signal.pause()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        code = supervise.supervise(child, count=1)
+        say(f"code {code}")
+        """,
+        feed="xxx",
+    )
+    # Three die of what they read, the fourth asks for the end and dies of the signal.
+    assert done.stdout.splitlines() == ["born"] * 4 + ["code 1"]
+    assert done.stderr.count("another starts") == 3
+
+
+def test_a_hopeless_child_ends_all():
+    done = run(
+        """
+        def child(lifeline):
+            number = os.read(0, 1)
+            if number == b"1":
+                return supervise.HOPELESS
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+            signal.pause()
+        say(f"code {supervise.supervise(child, count=3)}")
+        """,
+        feed="012",
+    )
+    assert done.stdout.splitlines() == ["code 2"]
+
+
+def test_children_get_default_signals_and_an_end_of_the_lifeline():
+    done = run(
+        """
+        def child(lifeline):
+            default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            open_now = not select.select([lifeline], [], [], 0)[0]
+            say(f"default {default} open {open_now}")
+            os.kill(os.getppid(), signal.SIGKILL)
+            select.select([lifeline], [], [])
+            say("orphaned")
+            return 0
+        supervise.supervise(child, count=1)
+        """
+    )
+    assert done.returncode == -9
+    assert done.stdout.splitlines() == ["default True open True", "orphaned"]
