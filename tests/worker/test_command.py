@@ -1,0 +1,142 @@
+"""`manage.py runworker` as it is really started: processes, signals, exit codes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+
+from tests.support.seed import make_job, make_ready
+from tests.worker.support import count, settled, wait_for
+
+
+@pytest.fixture
+def start(dsn) -> Iterator:
+    started = []
+
+    def run(*arguments, **env):
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "manage.py", "runworker", *arguments],
+                cwd=settings.BASE_DIR,
+                env=os.environ | env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+        process.stdout.close()
+
+
+def output(process):
+    text, _ = process.communicate(timeout=10)
+    return text
+
+
+def living(conn, number):
+    """Wait for so many living workers; return their process ids."""
+
+    def look():
+        rows = conn.execute(
+            "SELECT pid FROM chrono_worker WHERE NOT dead ORDER BY started_at"
+        ).fetchall()
+        return [pid for (pid,) in rows] if len(rows) == number else None
+
+    return wait_for(look, timeout=20)
+
+
+def test_processes_share_the_work_and_end_together(start, connect):
+    conn = connect()
+    make_ready(
+        conn, make_job(conn, target={"kind": "task", "name": "probe"}), count=100
+    )
+    process = start(
+        "--processes",
+        "2",
+        "--concurrency",
+        "5",
+        CHRONO_TASK_MODULES="tests.worker.probe",
+    )
+    pids = living(conn, 2)
+    assert process.pid not in pids
+    settled(conn, 100)
+    process.send_signal(signal.SIGTERM)
+    lines = output(process).splitlines()
+    assert process.returncode == 0
+    assert [line.split("chrono.worker ")[1].split(" worker=")[0] for line in lines] == [
+        "worker starts",
+        "worker starts",
+        "worker stopped",
+        "worker stopped",
+    ]
+    assert conn.execute(
+        "SELECT count(*) FROM chrono_worker WHERE stopped_at IS NOT NULL"
+    ).fetchone() == (2,)
+
+
+def test_a_process_that_dies_is_replaced(start, connect):
+    conn = connect()
+    process = start("--processes", "2")
+    victim, survivor = living(conn, 2)
+    os.kill(victim, signal.SIGKILL)
+    # Nobody sweeps here: the row of the dead one stays as it was.
+    pids = living(conn, 3)
+    assert {victim, survivor} < set(pids)
+    process.send_signal(signal.SIGINT)
+    text = output(process)
+    assert process.returncode == 0
+    assert "a process ended; another starts in 1 s" in text
+
+
+def test_without_their_parent_processes_end(start, connect):
+    conn = connect()
+    process = start("--processes", "2")
+    living(conn, 2)
+    process.kill()
+    ended = "SELECT count(*) FROM chrono_worker WHERE stopped_at IS NOT NULL"
+    wait_for(lambda: conn.execute(ended).fetchone() == (2,))
+
+
+def test_a_single_process_ends_though_a_thread_hangs(start, connect):
+    conn = connect()
+    make_ready(conn, make_job(conn, target={"kind": "task", "name": "hang"}))
+    process = start(CHRONO_TASK_MODULES="tests.worker.probe")
+    wait_for(lambda: count(conn, "lease"), timeout=20)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    wait_for(lambda: count(conn, "lease") == 0)
+    output(process)
+    assert process.returncode == 0
+    assert count(conn, "timer") + count(conn, "timer_far") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "line"),
+    [
+        (["--queues", " ,"], {}, "--queues names no queue"),
+        (["--concurrency", "0"], {}, "--concurrency is a number from 1 to 100000"),
+        (["--processes", "0"], {}, "--processes is a number from 1 to 256"),
+        (
+            [],
+            {"CHRONO_EGRESS_ALLOW": "home"},
+            "CHRONO_EGRESS_ALLOW: home is no network",
+        ),
+        ([], {"CHRONO_WEBHOOK_SECRET": "whsec_AAAA"}, "24 to 64 random bytes"),
+    ],
+)
+def test_what_cannot_work_is_said_without_a_traceback(start, arguments, env, line):
+    process = start(*arguments, **env)
+    text = output(process)
+    assert process.returncode != 0
+    assert line in text
+    assert "Traceback" not in text

@@ -1,0 +1,109 @@
+"""How tasks are registered, and what the system checks say of them."""
+
+import functools
+
+import pytest
+from django.core.checks import run_checks
+from django.test import override_settings
+
+import chrono
+from apps.worker.checks import check_settings, check_tasks
+from chrono import tasks
+from chrono.tasks import Context, NotATask, Registry
+
+
+def one(payload): ...
+def two(payload, ctx): ...
+def context_by_default(payload, context=None): ...
+def optional(payload, retries=3): ...
+def anything(*args, **kwargs): ...
+async def coroutine(payload, ctx): ...
+def none(): ...
+def three(payload, ctx, more): ...
+def keyword(payload, *, ctx): ...
+
+
+@pytest.mark.parametrize(
+    ("function", "wants_context", "is_async"),
+    [
+        (one, False, False),
+        (two, True, False),
+        (context_by_default, True, False),
+        (optional, False, False),
+        (anything, False, False),
+        (coroutine, True, True),
+        (functools.partial(three, more=1), True, False),
+    ],
+)
+def test_a_task_takes_the_payload_and_perhaps_the_context(
+    function, wants_context, is_async
+):
+    registry = Registry()
+    registry.add("x", function)
+    task = registry.get("x")
+    assert (task.wants_context, task.is_async) == (wants_context, is_async)
+
+
+@pytest.mark.parametrize("function", [none, three, keyword])
+def test_other_functions_are_refused_when_they_are_registered(function):
+    with pytest.raises(NotATask, match="takes one argument"):
+        Registry().add("x", function)
+
+
+def test_the_first_of_two_stands_and_the_same_one_again_is_no_duplicate():
+    registry = Registry()
+    registry.add("x", one)
+    registry.add("x", one)
+    assert registry.duplicates == []
+    registry.add("x", two)
+    [duplicate] = registry.duplicates
+    assert (duplicate.first.function, duplicate.second.function) == (one, two)
+    assert registry.get("x").function is one
+    assert registry.get("y") is None
+    assert registry.names() == ["x"]
+
+
+def test_the_decorator_gives_the_function_back(monkeypatch):
+    monkeypatch.setattr(tasks, "registry", Registry())
+    assert chrono.task(name="x")(one) is one
+    assert tasks.registry.get("x").function is one
+
+
+def test_modules_named_in_the_settings_are_imported(monkeypatch):
+    with override_settings(CHRONO_TASK_MODULES=["tests.worker.probe"]):
+        registry = tasks.discover()
+    assert "probe" in registry.names()
+
+
+def test_a_duplicate_name_is_a_system_check_error(monkeypatch):
+    registry = Registry()
+    registry.add("billing", one)
+    registry.add("billing", two)
+    monkeypatch.setattr(tasks, "registry", registry)
+    [error] = check_tasks()
+    assert error.id == "chrono.worker.E001"
+    assert "billing" in error.msg
+    assert "test_registry.one" in error.msg
+    assert "test_registry.two" in error.msg
+    assert error in run_checks()
+
+
+def test_settings_that_workers_cannot_use_are_errors():
+    assert check_settings() == []
+    with override_settings(CHRONO_EGRESS_ALLOW=["home"], CHRONO_WEBHOOK_SECRET="x"):
+        assert [error.id for error in check_settings()] == [
+            "chrono.worker.E002",
+            "chrono.worker.E003",
+        ]
+
+
+def test_a_context_is_what_it_says():
+    assert Context.__dataclass_fields__.keys() == {
+        "run_id",
+        "key",
+        "job_id",
+        "attempt",
+        "scheduled_for",
+        "fence",
+        "cancelled",
+    }
