@@ -7,11 +7,12 @@ scan in tests.support.cron_oracle; one with seconds has one column of steps.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.rigs.ledger import Millis, to_millis
+from tests.rigs.tables import JobRow
 from tests.support import cron_oracle
 
 SECOND: Millis = 1_000
@@ -25,6 +26,38 @@ class Era:
     definition: Mapping[str, Any]
     after: Millis
     until: Millis
+
+
+@dataclass(slots=True)
+class History:
+    """The definitions of each job and the instants at which they changed."""
+
+    eras: dict[str, list[Era]] = field(default_factory=dict)
+    _open: dict[str, tuple[Mapping[str, Any], Millis]] = field(default_factory=dict)
+
+    def begin(self, definition: Mapping[str, Any], job: JobRow) -> None:
+        """A definition decides from the instant that the job's row tells."""
+        self.end(job)
+        self._open[job.key] = definition, job.activated_at
+
+    def end(self, job: JobRow) -> None:
+        """The job's definition decided up to the instant that its row tells."""
+        if job.key in self._open:
+            definition, after = self._open.pop(job.key)
+            era = Era(definition=definition, after=after, until=job.activated_at)
+            self.eras.setdefault(job.key, []).append(era)
+
+    def end_all(self, now: Millis) -> None:
+        """What is still open decided up to now."""
+        for key, (definition, after) in self._open.items():
+            era = Era(definition=definition, after=after, until=now)
+            self.eras.setdefault(key, []).append(era)
+        self._open.clear()
+
+
+def iso(moment: float) -> str:
+    """Return seconds as an ISO instant in UTC with milliseconds."""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
 def expected(eras: Iterable[Era]) -> set[Millis]:

@@ -4,15 +4,12 @@ Each occurrence has a run or a recorded decision, each effect is there once, not
 comes early, nothing after a pause.
 """
 
-import itertools
 import json
 import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
@@ -20,11 +17,10 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from dev.postgres import PostgresError
 from tests.rigs import tables
 from tests.rigs.check import Findings, check_decisions, check_runs, percentile
-from tests.rigs.ledger import Effect, Millis
-from tests.rigs.oracle import Era, expected
+from tests.rigs.ledger import Effect
+from tests.rigs.oracle import Era, History, expected, iso
 from tests.rigs.stack import (
     PARTITIONS,
-    Connection,
     Process,
     RigError,
     Stack,
@@ -32,48 +28,16 @@ from tests.rigs.stack import (
     wait_for,
 )
 from tests.rigs.tables import DEAD, OVERLAP, PAUSED, Decision, JobRow, Run
+from tests.support.pg import Connection
 
 LIMIT_S = 88
 LEAD_S = 4.0
 EDIT_S, PAUSE_S, END_S = 9.6, 12.3, 27.2
 ONE_SHOTS, ONE_SHOTS_MS = 200, 5_000
-DRAIN_S = 20.0
 WORST_LAG_MS = 1_000.0
 SLOW_MS = 1_500
 
 type Definition = dict[str, Any]
-
-
-@dataclass(slots=True)
-class History:
-    """The definitions of each job and the instants at which they changed."""
-
-    eras: dict[str, list[Era]] = field(default_factory=dict)
-    _open: dict[str, tuple[Definition, Millis]] = field(default_factory=dict)
-
-    def begin(self, definition: Definition, job: JobRow) -> None:
-        """A definition decides from the instant that the job's row tells."""
-        self.end(job)
-        self._open[job.key] = definition, job.activated_at
-
-    def end(self, job: JobRow) -> None:
-        """The job's definition decided up to the instant that its row tells."""
-        if job.key in self._open:
-            definition, after = self._open.pop(job.key)
-            era = Era(definition=definition, after=after, until=job.activated_at)
-            self.eras.setdefault(job.key, []).append(era)
-
-    def end_all(self, now: Millis) -> None:
-        """What is still open decided up to now."""
-        for key, (definition, after) in self._open.items():
-            era = Era(definition=definition, after=after, until=now)
-            self.eras.setdefault(key, []).append(era)
-        self._open.clear()
-
-
-def iso(moment: float) -> str:
-    """Return seconds as an ISO instant in UTC with milliseconds."""
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
 def retries(attempts: int) -> Definition:
@@ -146,21 +110,16 @@ class Rig:
         self.stack = stack
         self.conn = stack.connect()
         self.history = History()
-        self._files = itertools.count(1)
-        self.once_end = 0.0
 
-    def apply(self, jobs: Iterable[Definition]) -> dict[str, JobRow]:
-        """Apply a file of these jobs; return all jobs as they are then."""
-        file = self.stack.folder / f"jobs-{next(self._files)}.json"
-        file.write_text(json.dumps(list(jobs)))
-        self.stack.manage("chronoapply", str(file))
+    def _apply(self, jobs: Iterable[Definition]) -> dict[str, JobRow]:
+        self.stack.apply(jobs)
         return tables.read_jobs(self.conn)
 
     def fire(self) -> dict[str, JobRow]:
         """Create the jobs, edit and pause some in the middle, pause all in the end."""
         base = float(int(time.time() + LEAD_S) + 1)
         jobs = definitions(base, self.stack.receiver_url)
-        for row in self.apply(jobs.values()).values():
+        for row in self._apply(jobs.values()).values():
             self.history.begin(jobs[row.key], row)
         if time.time() > base:
             raise RigError(f"the jobs were made only {time.time() - base:.1f} s late")
@@ -169,31 +128,23 @@ class Rig:
         edited = jobs["edited"].copy()
         del edited["cron"], edited["seconds"]
         edited |= {"interval": "1s", "starts_at": iso(base + 0.5)}
-        self.history.begin(edited, self.apply([edited])["edited"])
+        self.history.begin(edited, self._apply([edited])["edited"])
 
         sleep_until(base + PAUSE_S)
         paused = {**jobs["paused"], "paused": True}
-        rows = self.apply([paused])
+        rows = self._apply([paused])
         self.history.end(rows["paused"])
         at_pause = rows["paused"]
 
         sleep_until(base + END_S)
         recurring = [job for job in jobs.values() if "run_at" not in job]
         last = [edited if job["key"] == "edited" else job for job in recurring]
-        rows = self.apply({**job, "paused": True} for job in last)
+        rows = self._apply({**job, "paused": True} for job in last)
         for key in [job["key"] for job in recurring]:
             self.history.end(rows[key])
         [(now,)] = self.conn.execute("SELECT extract(epoch FROM now())").fetchall()
         self.history.end_all(int(now * 1000))
         return rows | {"paused": at_pause}
-
-    def drain(self) -> None:
-        """Wait until no run is live any more."""
-        wait_for(
-            lambda: tables.count_live(self.conn) == 0,
-            seconds=DRAIN_S,
-            what="all runs to settle",
-        )
 
 
 def check(rig: Rig, jobs: dict[str, JobRow]) -> tuple[Findings, list[Run], int]:
@@ -379,7 +330,7 @@ def run() -> int:
         processes = start(stack)
         rig = Rig(stack)
         jobs = rig.fire()
-        rig.drain()
+        stack.drain()
         codes = stack.stop(*reversed(processes))
         findings, runs, _ = check(rig, jobs)
         findings.require(
@@ -396,10 +347,11 @@ def run() -> int:
             f"{len(runs)} runs, start lag p50 {p50:.0f} ms p99 {p99:.0f} ms, "
             f"{findings.lost} lost, {findings.doubled} doubled"
         )
+        if not findings.clean or "--logs" in sys.argv:
+            stack.show_logs()
         if findings.clean:
             print(f"smoke: ok {said}")
             return 0
-        stack.show_logs()
         findings.show()
         print(f"smoke: FAILED {said}, {len(findings.lines)} findings above")
         return 1

@@ -6,6 +6,8 @@ outside. The logs of all processes are shown where the rig fails.
 
 import base64
 import contextlib
+import itertools
+import json
 import os
 import re
 import secrets
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,19 +27,20 @@ import psutil
 import psycopg
 
 from dev import postgres
+from tests.rigs import tables
 from tests.rigs.ledger import Effect, read_requests, read_tasks
+from tests.support.pg import Connection
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 64
 COMMAND_S = 60.0
+DRAIN_S = 20.0
 POLITE_S = 8.0
 SHOWN_LINES = 40
 SERVER: dict[str, postgres.Setting] = {
     "track_commit_timestamp": "on",
     "max_connections": 200,
 }
-
-Connection = psycopg.Connection[Any]
 
 
 class RigError(Exception):
@@ -104,6 +107,7 @@ class Stack:
             binaries_folder=postgres.binaries(os.environ.get("PG") or "18"),
             settings=SERVER,
         )
+        self._files = itertools.count(1)
         self._processes: list[Process] = []
         self._connections: list[Connection] = []
         self.secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
@@ -161,6 +165,21 @@ class Stack:
         if done.returncode != 0:
             raise RigError(f"manage.py {args[0]} failed: {done.stdout.strip()}")
         return done.stdout
+
+    def apply(self, jobs: Iterable[Mapping[str, Any]]) -> None:
+        """Apply a file of these jobs by `chronoapply`."""
+        file = self.folder / f"jobs-{next(self._files)}.json"
+        file.write_text(json.dumps(list(jobs)))
+        self.manage("chronoapply", str(file))
+
+    def drain(self) -> None:
+        """Wait until no run is live any more."""
+        conn = self.connect()
+        wait_for(
+            lambda: tables.count_live(conn) == 0,
+            seconds=DRAIN_S,
+            what="all runs to settle",
+        )
 
     def scheduler(self, name: str) -> Process:
         """Start a scheduler."""

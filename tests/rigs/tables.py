@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.rigs.ledger import Millis
-from tests.rigs.stack import Connection
+from tests.support.pg import Connection
 
 FIRED = 1
 SUCCESS, DEAD = 1, 3
 OVERLAP, PAUSED = 2, 1
-SCHEDULED_FOR = "round(extract(epoch FROM {0}) * 1000)::bigint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +195,23 @@ def count_live(conn: Connection) -> int:
             + (SELECT count(*) FROM chrono_timer WHERE kind <> 1)
             + (SELECT count(*) FROM chrono_timer_far WHERE kind <> 1)
     """).fetchall()
+    return int(number)
+
+
+def read_shares(conn: Connection) -> dict[str, int]:
+    """Return how many partitions each owner took over last; none before the first."""
+    rows = conn.execute("""
+        SELECT owner, count(*) FROM chrono_partition
+        WHERE taken_at IS NOT NULL GROUP BY owner
+    """).fetchall()
+    return dict(rows)
+
+
+def count_workers(conn: Connection) -> int:
+    """Return how many workers are there."""
+    [(number,)] = conn.execute(
+        "SELECT count(*) FROM chrono_worker WHERE stopped_at IS NULL"
+    ).fetchall()
     return int(number)
 
 

@@ -1,0 +1,96 @@
+"""A log of takeovers in the rig's database, and what the ledger says beside it.
+
+Stale is a row of the ledger written under a fence whose successor's takeover had been
+committed before. Both instants are the server's own: `track_commit_timestamp`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.support.pg import Connection
+
+LOG = """
+    CREATE TABLE rig_takeover (
+        part smallint NOT NULL, fence bigint NOT NULL, owner text NOT NULL
+    );
+    CREATE FUNCTION rig_log_takeover() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO rig_takeover VALUES (NEW.id, NEW.fence, NEW.owner);
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER rig_takeover AFTER UPDATE OF fence ON chrono_partition
+        FOR EACH ROW EXECUTE FUNCTION rig_log_takeover();
+"""
+HOLD = "SELECT FROM chrono_partition WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+RAISE = """
+    UPDATE chrono_partition SET term = gen_random_uuid(),
+        fence = greatest(fence + 1, nextval('chrono_fence'))
+    WHERE id = ANY(%s) RETURNING id, fence, owner
+"""
+STALE = """
+    SELECT o.part, o.fence, t.fence FROM chrono_occurrence o
+    JOIN rig_takeover t ON t.part = o.part AND t.fence > o.fence
+    WHERE pg_xact_commit_timestamp(o.xmin) > pg_xact_commit_timestamp(t.xmin)
+"""
+FIRST_FIRES = """
+    SELECT o.part, extract(epoch FROM min(pg_xact_commit_timestamp(o.xmin)))::float8
+    FROM unnest(%s::smallint[], %s::bigint[]) AS f (part, fence)
+    JOIN chrono_occurrence o ON o.part = f.part AND o.fence > f.fence AND o.outcome = 1
+    GROUP BY o.part
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Led:
+    """A partition as somebody leads it."""
+
+    part: int
+    fence: int
+    owner: str
+
+
+def log_takeovers(conn: Connection) -> None:
+    """Log every change of a fence from now on."""
+    conn.execute(LOG)
+
+
+def read_led(conn: Connection) -> list[Led]:
+    """Return all partitions as they are led now."""
+    rows = conn.execute("SELECT id, fence, owner FROM chrono_partition").fetchall()
+    return [Led(part=part, fence=fence, owner=owner) for part, fence, owner in rows]
+
+
+def hold(conn: Connection, partitions: Sequence[Led]) -> None:
+    """Lock the rows of these partitions until the transaction ends."""
+    conn.execute(HOLD, [[led.part for led in partitions]])
+
+
+def raise_fences(conn: Connection, partitions: Sequence[Led]) -> list[Led]:
+    """Begin a term in these partitions in nobody's name; return them as they are."""
+    rows = conn.execute(RAISE, [[led.part for led in partitions]]).fetchall()
+    return [Led(part=part, fence=fence, owner=owner) for part, fence, owner in rows]
+
+
+def read_first_fires(conn: Connection, old: Sequence[Led]) -> dict[int, float]:
+    """Return, for each of these partitions, when a later leader's first fire committed.
+
+    In seconds; a partition where none did is left out.
+    """
+    rows = conn.execute(
+        FIRST_FIRES, [[led.part for led in old], [led.fence for led in old]]
+    ).fetchall()
+    return dict(rows)
+
+
+def read_stale(conn: Connection) -> list[str]:
+    """Return what was written by a leader after its successor's takeover."""
+    rows = conn.execute(STALE).fetchall()
+    return [
+        f"partition {part}: fence {fence} after the takeover with {successor}"
+        for part, fence, successor in rows
+    ]
+
+
+def read_parts_with_jobs(conn: Connection) -> set[int]:
+    """Return the partitions that have a job."""
+    return {part for (part,) in conn.execute("SELECT part FROM chrono_job").fetchall()}
