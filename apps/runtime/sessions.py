@@ -20,6 +20,7 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.uuid import UUIDBinaryDumper
 
+from apps.runtime import arrays
 from chrono.rules.errors import ChronoError
 
 CONNECT_TIMEOUT_S = 5
@@ -105,6 +106,7 @@ def connect_hot(url: str, *, name: str) -> Connection:
     conn.adapters.register_dumper(int, Int8BinaryDumper)
     conn.adapters.register_dumper(list, ListBinaryDumper)
     conn.adapters.register_dumper("uuid.UUID", UUIDBinaryDumper)
+    arrays.register(conn)
     return conn
 
 

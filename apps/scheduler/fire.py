@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 
+from apps.runtime.arrays import bools, int8s, texts, uuids
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.cache import Cache, Entry
@@ -100,7 +101,11 @@ class Gun:
         if not entries:
             return
         decisions = [decide(entry, moment.now) for entry in entries]
-        batch = self._batch(entries, decisions, held, moment)
+        next_dues = [
+            next_due(entry, decision, moment.now)
+            for entry, decision in zip(entries, decisions, strict=True)
+        ]
+        batch = self._batch(entries, decisions, next_dues, held, moment)
         try:
             firing = store.fire_if_held(self._conn, bucket=bucket, batch=batch)
         except psycopg.errors.UndefinedTable:
@@ -113,7 +118,7 @@ class Gun:
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             self._fire_halves(bucket, entries, moment, fired, error)
             return
-        self._conclude(entries, decisions, batch["next_due"], firing, moment, fired)
+        self._conclude(entries, decisions, next_dues, firing, moment, fired)
 
     def _fire_apart(
         self, bucket: str, entries: list[Entry], moment: Moment, fired: Fired
@@ -151,42 +156,39 @@ class Gun:
         self,
         entries: list[Entry],
         decisions: list[Decision],
+        next_dues: list[Millis],
         held: Mapping[int, Term],
         moment: Moment,
     ) -> dict[str, Any]:
         """Return the parameters of ``fire_if_held``: guards and parallel arrays."""
         terms = [held[part] for part in sorted({entry.part for entry in entries})]
-        hour = bucket_start(moment.now)
-        following = [decision.following or 0 for decision in decisions]
         return {
             "parts": [term.part for term in terms],
             "fences": [term.fence for term in terms],
             "terms": [term.term for term in terms],
             "epochs": [term.epoch for term in terms],
-            "ns": list(range(len(entries))),
-            "part": [e.part for e in entries],
-            "due": [e.due for e in entries],
-            "ref": [e.ref for e in entries],
-            "kind": [e.kind for e in entries],
-            "version": [e.version for e in entries],
-            "scheduled_for": [e.scheduled_for for e in entries],
-            "run_id": [e.run_id for e in entries],
-            "revision": [e.revision for e in entries],
-            "tenant": [e.tenant for e in entries],
-            "queue": [e.definition.queue for e in entries],
-            "priority": [e.definition.priority for e in entries],
-            "tag": [self._tag(e, moment.now) for e in entries],
-            "fence": [held[e.part].fence for e in entries],
-            "skip": [d.skip or 0 for d in decisions],
-            "span": [d.span if d.span > 1 else 0 for d in decisions],
-            "last_for": [d.last if d.span > 1 else 0 for d in decisions],
-            "bounded": [is_bounded(e) and e.old_prev_live is None for e in entries],
-            "next_for": following,
-            # Never in an hour whose bucket may be gone, and never a key used before.
-            "next_due": [
-                max(next_for + e.definition.offset, hour, e.due + 1) if next_for else 0
-                for e, next_for in zip(entries, following, strict=True)
-            ],
+            "ns": int8s(range(len(entries))),
+            "part": int8s([e.part for e in entries]),
+            "due": int8s([e.due for e in entries]),
+            "ref": uuids([e.ref for e in entries]),
+            "kind": int8s([e.kind for e in entries]),
+            "version": int8s([e.version for e in entries]),
+            "scheduled_for": int8s([e.scheduled_for for e in entries]),
+            "run_id": uuids([e.run_id for e in entries]),
+            "revision": int8s([e.revision for e in entries]),
+            "tenant": int8s([e.tenant for e in entries]),
+            "queue": texts([e.definition.queue for e in entries]),
+            "priority": int8s([e.definition.priority for e in entries]),
+            "tag": int8s([self._tag(e, moment.now) for e in entries]),
+            "fence": int8s([held[e.part].fence for e in entries]),
+            "skip": int8s([d.skip or 0 for d in decisions]),
+            "span": int8s([d.span if d.span > 1 else 0 for d in decisions]),
+            "last_for": int8s([d.last if d.span > 1 else 0 for d in decisions]),
+            "bounded": bools(
+                [is_bounded(e) and e.old_prev_live is None for e in entries]
+            ),
+            "next_for": int8s([d.following or 0 for d in decisions]),
+            "next_due": int8s(next_dues),
             "now": moment.override,
             "slice": moment.slice,
             "horizon": moment.horizon,
@@ -241,18 +243,15 @@ class Gun:
         """Put the next timer, which the statement wrote, into the wheel."""
         if due >= moment.loaded_until:
             return  # The window will bring it.
-        self._cache.put(
-            replace(
-                entry,
-                bucket=bucket_name(due) if due < moment.horizon else FAR,
-                due=due,
-                scheduled_for=following,
-                run_id=run_id(entry.job_id, following, 0, entry.part),
-                prev=entry.run_id if verdict == 0 else entry.prev,
-                put_back=0,
-                old_prev_live=None,
-            )
-        )
+        if verdict == 0:
+            entry.prev = entry.run_id
+        entry.bucket = bucket_name(due) if due < moment.horizon else FAR
+        entry.due = due
+        entry.scheduled_for = following
+        entry.run_id = run_id(entry.job_id, following, 0, entry.part)
+        entry.put_back = 0
+        entry.old_prev_live = None
+        self._cache.put(entry)
 
 
 def decide(entry: Entry, now: Millis) -> Decision:
@@ -278,6 +277,18 @@ def decide(entry: Entry, now: Millis) -> Decision:
 
 def _alone(entry: Entry, skip: Reason | None) -> Decision:
     return Decision(skip=skip, span=1, last=entry.scheduled_for, following=None)
+
+
+def next_due(entry: Entry, decision: Decision, now: Millis) -> Millis:
+    """Return when the next timer is due, 0 where there is none.
+
+    Never in an hour whose bucket may be gone, and never by a key used before.
+    """
+    if decision.following is None:
+        return 0
+    return max(
+        decision.following + entry.definition.offset, bucket_start(now), entry.due + 1
+    )
 
 
 def is_bounded(entry: Entry) -> bool:

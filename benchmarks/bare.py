@@ -1,0 +1,190 @@
+"""The limit: the hot statements alone, their parameters made beforehand.
+
+One process fires prepared batches, two claim and settle what they get. No wheel, no
+asyncio, no handlers: what is left is the work of the server and of the driver.
+"""
+
+import multiprocessing
+import time
+import uuid
+from multiprocessing.synchronize import Event
+from typing import Any
+
+import psycopg
+
+from apps.runs import days
+from apps.runs import store as runs
+from apps.runtime import sql
+from apps.runtime.sessions import connect_hot, connect_leader, connect_upkeep
+from apps.scheduler import store
+from apps.timers import buckets
+from benchmarks.rig import Rig, now_ms, seed_intervals
+from chrono.rules.buckets import bucket_name
+from chrono.rules.keys import run_id
+
+BATCH = 500
+CLAIM = 200
+JOBS = 10_000
+ROUNDS = 10
+HOUR = 3_600_000
+
+
+def bare(bench: Rig, *, seconds: float, ledger: bool) -> dict[str, Any]:
+    """Runs settled a second by the bare statements, with or without the ledger."""
+    with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
+        _seed(conn, url)
+        context = multiprocessing.get_context("fork")
+        go, end = context.Event(), context.Event()
+        counted = context.Array("q", 3)
+        processes = [
+            context.Process(target=_fire, args=(url, go, end, ledger, counted)),
+            *(
+                context.Process(target=_work, args=(url, go, end, counted, n))
+                for n in (1, 2)
+            ),
+        ]
+        for process in processes:
+            process.start()
+        time.sleep(2.5)  # The firing process makes its batches meanwhile.
+        go.set()
+        begin = time.monotonic()
+        time.sleep(seconds)
+        settled = counted[1] + counted[2]
+        took = time.monotonic() - begin
+        end.set()
+        for process in processes:
+            process.join(timeout=10)
+    return {"n": settled, "runs_per_s": round(settled / took), "fired": counted[0]}
+
+
+def _seed(conn: psycopg.Connection[Any], url: str) -> None:
+    with connect_upkeep(url, name="bench") as upkeep:
+        now = now_ms(conn)
+        buckets.ensure_buckets(upkeep, now=now)
+        days.ensure_days(upkeep, now=now)
+    # Ten timers a job, all due already, each its own second.
+    first = now // HOUR * HOUR
+    seed_intervals(conn, JOBS, overlap="allow_all", start=first)
+    conn.execute(
+        "INSERT INTO chrono_timer (due_at, scheduled_for, ref, job_id, version, "
+        "revision, part, kind) SELECT due_at + k * interval '1 s', "
+        "scheduled_for + k * interval '1 s', ref, job_id, version, revision, part, "
+        "kind FROM chrono_timer, generate_series(1, %s) AS k",
+        [ROUNDS - 1],
+    )
+    conn.execute("ANALYZE chrono_timer")
+
+
+def _batches(url: str, conn: psycopg.Connection[Any]) -> list[dict[str, Any]]:
+    with connect_leader(url, name="bench") as leader:
+        terms = {
+            term.part: term
+            for term in store.take_over(leader, parts=range(64), owner="bench")
+        }
+    rows = store.load_timers(
+        conn, parts=range(64), before=now_ms(conn), limit=JOBS * ROUNDS
+    )
+    rows.sort(key=lambda row: row.due_at)
+    horizon = store.look_again(conn, parts=[0], before=0)[0].horizon
+    held = [terms[part] for part in sorted(terms)]
+    made = []
+    for start in range(0, len(rows), BATCH):
+        part = rows[start : start + BATCH]
+        made.append(
+            {
+                "parts": [term.part for term in held],
+                "fences": [term.fence for term in held],
+                "terms": [term.term for term in held],
+                "epochs": [term.epoch for term in held],
+                "ns": list(range(len(part))),
+                "part": [row.part for row in part],
+                "due": [row.due_at for row in part],
+                "ref": [row.ref for row in part],
+                "kind": [row.kind for row in part],
+                "version": [row.version for row in part],
+                "scheduled_for": [row.scheduled_for for row in part],
+                "run_id": [
+                    run_id(row.job_id, row.scheduled_for, 0, row.part) for row in part
+                ],
+                "revision": [row.revision for row in part],
+                "tenant": [row.tenant for row in part],
+                "queue": ["default"] * len(part),
+                "priority": [2] * len(part),
+                "tag": [row.due_at for row in part],
+                "fence": [terms[row.part].fence for row in part],
+                "skip": [0] * len(part),
+                "span": [0] * len(part),
+                "last_for": [0] * len(part),
+                "bounded": [False] * len(part),
+                "next_for": [row.scheduled_for + HOUR for row in part],
+                "next_due": [row.due_at + HOUR for row in part],
+                "now": None,
+                "slice": (start // BATCH // 20) % 8,
+                "horizon": horizon,
+            }
+        )
+    return made
+
+
+def _fire(url: str, go: Event, end: Event, ledger: bool, counted: Any) -> None:
+    statement = sql.load("scheduler", "fire_if_held")
+    with connect_hot(url, name="bench fire") as conn:
+        batches = _batches(url, conn)
+        text = statement.named(bucket=bucket_name(batches[0]["due"][0]))
+        if not ledger:
+            text = _without_ledger(text)
+        go.wait()
+        for batch in batches:
+            conn.execute(text, batch, binary=True).fetchall()
+            counted[0] += len(batch["ns"])
+            if end.is_set():
+                return
+        end.wait()
+
+
+def _without_ledger(text: str) -> str:
+    """Return the fire without its ledger: every decided row counts as new."""
+    begin = text.index("ledger AS (")
+    close = text.index("), judged AS", begin)
+    plain = (
+        "ledger AS ( SELECT part, job_id, scheduled_for, attempt_group FROM decided "
+    )
+    return text[:begin] + plain + text[close:]
+
+
+def _work(url: str, go: Event, end: Event, counted: Any, me: int) -> None:
+    claim = sql.load("runs", "claim_ready").text
+    settle = sql.load("runs", "settle_if_leased").text
+    nothing: dict[str, Any] = {
+        f"odd_{name}": []
+        for name in (
+            *("run", "token", "state", "reason", "spent", "due", "error"),
+            *("result", "payload"),
+        )
+    }
+    worker = uuid.uuid4()
+    with connect_hot(url, name="bench work") as conn:
+        runs.register_worker(
+            conn, worker=worker, host="b", pid=me, concurrency=CLAIM, queues=["default"]
+        )
+        go.wait()
+        while not end.is_set():
+            rows = conn.execute(
+                claim,
+                {"queue": "default", "limit": CLAIM, "worker": worker},
+                binary=True,
+            ).fetchall()
+            if not rows:
+                time.sleep(0.001)
+                continue
+            conn.execute(
+                settle,
+                {
+                    **nothing,
+                    "runs": [row[0] for row in rows],
+                    "tokens": [row[8] for row in rows],
+                    "horizon": 0,
+                },
+                binary=True,
+            ).fetchall()
+            counted[me] += len(rows)

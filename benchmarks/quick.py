@@ -1,0 +1,109 @@
+"""Measure the speed once, in under a minute; the last line is one JSON object.
+
+    make bench-quick
+
+Figures of one run on a shared machine are noisy: `make bench` repeats and gives medians.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+
+import django
+
+django.setup()
+
+from benchmarks import bare, measures  # noqa: E402  (needs the settings above)
+from benchmarks.rig import Rig, rig  # noqa: E402
+
+OFFERED = 25_000
+GATE_RUNS_PER_S = 15_000
+GATE_LAG_P99_MS = 50
+
+
+def measure(bench: Rig, *, seconds: float, lag_seconds: float) -> dict[str, Any]:
+    """Return every figure, each with its n; say on the way what is being measured."""
+    figures: dict[str, Any] = {}
+
+    def take(name: str, figure: dict[str, Any]) -> None:
+        figures[name] = figure
+        print(f"{name}: {json.dumps(figure)}", flush=True)
+
+    take("bare", bare.bare(bench, seconds=2.5, ledger=True))
+    take("bare_without_ledger", bare.bare(bench, seconds=2.5, ledger=False))
+    for name, overlap in (("plain", "allow_all"), ("default", "skip")):
+        figure = measures.throughput(
+            bench, jobs=OFFERED, overlap=overlap, seconds=seconds
+        )
+        figure["ratio_to_bare"] = round(
+            figure["runs_per_s"] / figures["bare"]["runs_per_s"], 2
+        )
+        take(name, figure)
+    for rate in (200, 1_000):
+        take(
+            f"start_lag_{rate}",
+            measures.start_lag(bench, rate=rate, seconds=lag_seconds),
+        )
+    for count in (1_000, 50_000):
+        take(f"burst_{count}", measures.burst(bench, count=count))
+    take("idle", measures.idle(bench, seconds=5.0))
+    return figures
+
+
+def verdict(figures: dict[str, Any]) -> list[str]:
+    """Return the gates that were missed, in words."""
+    bar = min(GATE_RUNS_PER_S, figures["bare"]["runs_per_s"] / 3)
+    missed = []
+    if figures["plain"]["runs_per_s"] < bar:
+        missed.append(f"plain {figures['plain']['runs_per_s']} runs/s under {bar:.0f}")
+    lag = figures["start_lag_200"]["start_lag_p99_ms"]
+    if lag is None or lag >= GATE_LAG_P99_MS:
+        missed.append(f"start lag p99 at 200/s {lag} ms, not under {GATE_LAG_P99_MS}")
+    return missed
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures were measured on."""
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def main() -> int:
+    """Measure, print the figures and the gates; exit 1 where a gate is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of throughput")
+    parser.add_argument("--lag-seconds", type=float, default=3.0, help="of each rate")
+    options = parser.parse_args()
+    begin = time.monotonic()
+    where = machine()
+    with rig() as bench:
+        figures = measure(
+            bench, seconds=options.seconds, lag_seconds=options.lag_seconds
+        )
+    missed = verdict(figures)
+    for gate in missed:
+        print(f"gate missed: {gate}")
+    print(
+        json.dumps(
+            {
+                "machine": where,
+                "took_s": round(time.monotonic() - begin, 1),
+                "gates_missed": missed,
+                **figures,
+            }
+        )
+    )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
