@@ -1,5 +1,6 @@
 """A list of jobs as text, YAML or JSON, and the definitions in it."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,21 +33,32 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_list(text: str) -> list[Wanted]:
-    """Return what a list of jobs asks for; JSON is read as the YAML that it is.
+    """Return what a list of jobs asks for.
 
     Each entry is a definition; with `deleted: true` the job of its key shall not exist.
     Raises BadList where it is no list, or for the first bad entry, naming its number
     (from 1), key and field.
     """
+    entries = _parse(text)
+    if not isinstance(entries, list):
+        raise BadList("It is not a list of jobs: begin each with `- key: …`.")
+    return [_entry(number, entry) for number, entry in enumerate(entries, start=1)]
+
+
+def _parse(text: str) -> object:
     try:
-        entries = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        # Ten times faster than reading JSON as YAML, and YAML refuses its tabs.
+        return json.loads(text)
+    except ValueError:
+        pass
+    except RecursionError:
+        raise BadList("It is nested too deep.") from None
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
     except yaml.YAMLError as error:
         raise BadList(f"It is neither YAML nor JSON: {_where(error)}.") from None
     except RecursionError:
         raise BadList("It is nested too deep.") from None
-    if not isinstance(entries, list):
-        raise BadList("It is not a list of jobs: begin each with `- key: …`.")
-    return [_entry(number, entry) for number, entry in enumerate(entries, start=1)]
 
 
 def _entry(number: int, entry: object) -> Wanted:
