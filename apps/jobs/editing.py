@@ -1,9 +1,10 @@
-"""What one edit makes of one job: pure decisions between reading and writing.
+"""What one edit makes of one job: decisions between reading and writing.
 
 First `compare` says whether the edit changes anything, from the job alone; then, under
 the partition's lock, `carry_out` says what is written.
 """
 
+import secrets
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from apps.jobs.planning import (
 from apps.jobs.store import ChangedJob, Decided, Job, NewJob, Revision
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import Millis
+from chrono.rules.keys import uuid7
 from chrono.rules.partitions import partition_of
 from chrono.rules.schedule import Once, Schedule, schedule_from_json
 from chrono.rules.states import Reason
@@ -227,6 +229,11 @@ def create(definition: Definition, *, job_id: UUID, now: Millis) -> Created:
         revision=new,
         timers=[] if first is None else [first],
     )
+
+
+def new_id(now: Millis) -> UUID:
+    """Return an id for a new job; ids sort by the time they were made."""
+    return uuid7(now, secrets.token_bytes(10))
 
 
 def to_revision(

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from apps.jobs.commands import Removal, Wanted
+from apps.jobs.applying import Removal, Wanted
 from apps.jobs.definition import LONGEST_KEY, parse_definition
 from apps.jobs.json_value import check_text
 from chrono.rules.errors import BadValue, ChronoError

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from chrono.rules import jitter
 from chrono.rules.buckets import bucket_start
-from chrono.rules.instants import DAY, LATEST, MINUTE, Millis
+from chrono.rules.catchup import LATE
+from chrono.rules.instants import DAY, LATEST, Millis
 from chrono.rules.keys import run_id
 from chrono.rules.schedule import (
     Once,
@@ -23,8 +24,6 @@ from chrono.rules.schedule import (
 )
 from chrono.rules.states import Reason, TimerKind
 
-LATE: Millis = MINUTE
-"""How far past its due time an occurrence is fired as if nothing had happened."""
 ONE_SHOT_GRACE: Millis = DAY
 """How far back the `run_at` of a new job may lie; it then runs at once."""
 LEDGER_KEPT: Millis = 30 * DAY

@@ -8,8 +8,6 @@ from django.db import connection
 
 from apps.jobs import commands
 from apps.jobs.commands import (
-    Removal,
-    apply,
     change_job,
     create_job,
     create_jobs,
@@ -435,53 +433,6 @@ def test_more_than_a_batch_takes_several_transactions(ledger, monkeypatch):
     assert transactions == 3
 
 
-def test_applying_makes_it_so_and_applying_again_does_nothing(ledger):
-    stays = create_job(definition(key="stays", interval="10s"), now=NOON).job_id
-    goes = create_job(definition(key="goes", interval="10s"), now=NOON).job_id
-    rests = create_job(definition(key="rests", interval="10s"), now=NOON).job_id
-    wanted = [
-        definition(key="new", interval="1m"),
-        definition(key="stays", interval="10s"),
-        Removal(key="goes"),
-        Removal(key="never was"),
-        definition(key="rests", interval="10s", paused=True),
-    ]
-    dry = apply(wanted, dry_run=True, now=NOON)
-    assert not ledger.job(goes)["deleted"]
-    done = apply(wanted, now=NOON)
-    said = [("created",), ("unchanged",), ("deleted",), ("unchanged",), ("paused",)]
-    assert [outcome.actions for outcome in done] == said
-    assert [outcome.actions for outcome in dry] == said
-    assert ledger.job(goes)["deleted"]
-    assert ledger.job(rests)["paused"]
-    assert ledger.job(stays)["version"] == 1
-    epochs = ledger.rows("SELECT id, epoch FROM chrono_partition ORDER BY id")
-    assert {o.actions for o in apply(wanted, now=NOON + DAY)} == {("unchanged",)}
-    assert ledger.rows("SELECT id, epoch FROM chrono_partition ORDER BY id") == epochs
-
-
-def test_a_definition_that_says_nothing_of_a_pause_leaves_it(ledger):
-    job = create_job(definition(interval="10s"), now=NOON).job_id
-    pause_job(job, now=NOON)
-    apply([definition(interval="10s")], now=NOON)
-    assert ledger.job(job)["paused"]
-    apply([definition(interval="10s", paused=False)], now=NOON)
-    assert not ledger.job(job)["paused"]
-
-
-def test_one_bad_entry_and_nothing_is_applied(ledger):
-    wanted = [
-        definition(key="good", interval="1m"),
-        definition(key="bad", run_at="2020-01-01T00:00:00Z"),
-    ]
-    with pytest.raises(BadValue, match="bad: run_at") as refused:
-        apply(wanted, now=NOON)
-    assert refused.value.field == "run_at"
-    with pytest.raises(BadValue, match="there twice"):
-        apply([wanted[0], wanted[0]], now=NOON)
-    assert ledger.rows("SELECT count(*) FROM chrono_job") == [(0,)]
-
-
 # Beside others.
 
 
@@ -596,21 +547,6 @@ def _wait_for_the_end(observer, conn):
     with pytest.raises(TimeoutError):
         pg.wait_until_blocked(observer, pid, timeout=3)
     conn.execute("SELECT 1")
-
-
-def test_a_key_taken_while_applying_is_changed_instead(ledger, monkeypatch):
-    look = commands._look
-    raced = []
-
-    def look_and_lose_the_race(wanted, tenant, now):
-        seen = look(wanted, tenant, now)
-        if not raced:
-            raced.append(create_job(definition(interval="10s"), now=NOON).job_id)
-        return seen
-
-    monkeypatch.setattr(commands, "_look", look_and_lose_the_race)
-    [outcome] = apply([definition(interval="20s")], now=NOON)
-    assert (outcome.job_id, outcome.actions) == (raced[0], ("changed",))
 
 
 def test_leaders_hear_of_the_partitions_after_the_commit(ledger, connect):

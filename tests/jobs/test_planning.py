@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.jobs.planning import (
-    LATE,
     Plan,
     catch_up,
     last_decided,
@@ -15,6 +14,7 @@ from apps.jobs.planning import (
     start_of_plan,
 )
 from chrono.rules.buckets import bucket_start
+from chrono.rules.catchup import LATE
 from chrono.rules.instants import DAY, HOUR, LATEST, MINUTE, SECOND, parse_instant
 from chrono.rules.jitter import offset
 from chrono.rules.keys import run_id

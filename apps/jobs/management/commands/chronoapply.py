@@ -9,7 +9,7 @@ import django.db
 import psycopg
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.jobs import commands
+from apps.jobs.applying import apply
 from apps.jobs.editing import Outcome
 from apps.jobs.listing import read_list
 from chrono.rules.errors import ChronoError
@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
     def handle(self, *, file: Path, dry_run: bool, **options: Any) -> None:
         try:
-            outcomes = commands.apply(read_list(_read(file)), dry_run=dry_run)
+            outcomes = apply(read_list(_read(file)), dry_run=dry_run)
         except ChronoError as error:
             raise CommandError(f"{file}: {error.message}") from None
         except (django.db.Error, psycopg.Error) as error:
