@@ -69,8 +69,10 @@ def check_decisions(
         )
         seen[decision.job].update(covered or [decision.scheduled_for])
         findings.require(
-            decision.fired == (decision.reason is None),
-            f"{decision.job}: a decision at {decision.scheduled_for} without a reason",
+            decision.fired == (decision.reason is None)
+            and decision.fired <= (decision.fence > 0),
+            f"{decision.job}: a decision at {decision.scheduled_for} without a reason "
+            "or a fire without a fence",
         )
     for job, instants in due.items():
         for moment in sorted(instants - seen[job].keys()):
@@ -157,9 +159,13 @@ def _check_effects(
 
 
 def check_order(findings: Findings, decisions: Iterable[Decision]) -> None:
-    """In the order of commits the fences of a partition never fall."""
+    """In the order of commits the fences of a partition never fall.
+
+    Fence 0 is an edit's skip: no leader wrote it.
+    """
     highest: dict[int, int] = {}
-    for decision in sorted(decisions, key=lambda d: (d.committed_at, d.fence)):
+    by_leaders = [decision for decision in decisions if decision.fence > 0]
+    for decision in sorted(by_leaders, key=lambda d: (d.committed_at, d.fence)):
         before = highest.get(decision.part, 0)
         findings.require(
             decision.fence >= before,

@@ -67,17 +67,16 @@ class Case:
     """Whether a stale statement is certain to be sent."""
     seconds: float = 0.0
     """From the fault to the first fire in the last of the partitions."""
+    refused: int = 0
+    """How many partitions refused the leader's batches up to the end of the case."""
     note: str = ""
 
-    @property
-    def refused(self) -> int:
-        """How many partitions refused the leader's batches since the fault."""
+    def end(self) -> None:
+        """Count what was refused, and print a line."""
         said = self.process.said()[self.said_before :]
-        return sum(int(count) for count in REFUSED.findall(said))
-
-    def show(self) -> None:
-        """Print a line."""
-        print(f"{self.name}: {self.note}; {self.refused} stale partitions refused")
+        self.refused = sum(int(count) for count in REFUSED.findall(said))
+        sure = "a stale batch was on the way, " if self.sends else ""
+        print(f"{self.name}: {self.note}; {sure}{self.refused} partitions refused")
 
 
 class Rig:
@@ -273,13 +272,12 @@ class Rig:
             connection.laddr.port
             for connection in psutil.Process(process.pid).net_connections("tcp")
         ]
-        return bool(
-            self.conn.execute(
-                "SELECT FROM pg_stat_activity WHERE client_port = ANY(%s) "
-                "AND application_name = 'chrono fire' AND wait_event_type = 'Lock'",
-                [ports],
-            ).fetchone()
-        )
+        [(blocked,)] = self.conn.execute(
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE client_port = ANY(%s) "
+            "AND application_name = 'chrono fire' AND wait_event_type = 'Lock'",
+            [ports],
+        ).fetchall()
+        return bool(blocked)
 
 
 def _pid(led: Led) -> int:
@@ -358,10 +356,9 @@ def run() -> int:
         for fault in faults:
             time.sleep(CALM_S)
             cases.append(fault())
+            cases[-1].end()
         time.sleep(CALM_S)
         rig.finish()
-        for case in cases:
-            case.show()
         findings, runs, stale = check(rig, cases)
         try:
             print(stack.manage("chronoaudit").splitlines()[-1])

@@ -147,8 +147,8 @@ class Rig:
         return rows | {"paused": at_pause}
 
 
-def check(rig: Rig, jobs: dict[str, JobRow]) -> tuple[Findings, list[Run], int]:
-    """Return what is wrong, the runs, and how many the oracle expects."""
+def check(rig: Rig, jobs: dict[str, JobRow]) -> tuple[Findings, list[Run]]:
+    """Return what is wrong, and the runs."""
     conn, findings = rig.conn, Findings()
     decisions, runs = tables.read_decisions(conn), tables.read_runs(conn)
     effects = rig.stack.effects()
@@ -169,7 +169,7 @@ def check(rig: Rig, jobs: dict[str, JobRow]) -> tuple[Findings, list[Run], int]:
         f"{len(runs)} runs and {skipped} skipped; {len(effects)} effects in the "
         f"ledgers, {sum(e.is_request for e in effects)} of them requests"
     )
-    return findings, runs, wanted
+    return findings, runs
 
 
 def check_skips(
@@ -332,7 +332,7 @@ def run() -> int:
         jobs = rig.fire()
         stack.drain()
         codes = stack.stop(*reversed(processes))
-        findings, runs, _ = check(rig, jobs)
+        findings, runs = check(rig, jobs)
         findings.require(
             set(codes.values()) == {0}, f"exit codes after SIGTERM: {codes}"
         )

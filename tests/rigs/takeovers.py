@@ -1,7 +1,8 @@
 """A log of takeovers in the rig's database, and what the ledger says beside it.
 
 Stale is a row of the ledger written under a fence whose successor's takeover had been
-committed before. Both instants are the server's own: `track_commit_timestamp`.
+committed before. Both instants are the server's own: `track_commit_timestamp`. Fence 0
+is an edit's skip: no leader wrote it.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,8 @@ RAISE = """
 STALE = """
     SELECT o.part, o.fence, t.fence FROM chrono_occurrence o
     JOIN rig_takeover t ON t.part = o.part AND t.fence > o.fence
-    WHERE pg_xact_commit_timestamp(o.xmin) > pg_xact_commit_timestamp(t.xmin)
+    WHERE o.fence > 0
+        AND pg_xact_commit_timestamp(o.xmin) > pg_xact_commit_timestamp(t.xmin)
 """
 FIRST_FIRES = """
     SELECT o.part, extract(epoch FROM min(pg_xact_commit_timestamp(o.xmin)))::float8
