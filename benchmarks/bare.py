@@ -7,7 +7,7 @@ asyncio, no handlers: what is left is the work of the server and of the driver.
 import multiprocessing
 import time
 import uuid
-from multiprocessing.synchronize import Event
+from multiprocessing.synchronize import Barrier, Event
 from typing import Any
 
 import psycopg
@@ -15,6 +15,7 @@ import psycopg
 from apps.runs import days
 from apps.runs import store as runs
 from apps.runtime import sql
+from apps.runtime.arrays import bools, int8s, texts, uuids
 from apps.runtime.sessions import connect_hot, connect_leader, connect_upkeep
 from apps.scheduler import store
 from apps.timers import buckets
@@ -34,7 +35,7 @@ def bare(bench: Rig, *, seconds: float, ledger: bool) -> dict[str, Any]:
     with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
         _seed(conn, url)
         context = multiprocessing.get_context("fork")
-        go, end = context.Event(), context.Event()
+        go, end = context.Barrier(4), context.Event()
         counted = context.Array("q", 3)
         processes = [
             context.Process(target=_fire, args=(url, go, end, ledger, counted)),
@@ -45,8 +46,7 @@ def bare(bench: Rig, *, seconds: float, ledger: bool) -> dict[str, Any]:
         ]
         for process in processes:
             process.start()
-        time.sleep(2.5)  # The firing process makes its batches meanwhile.
-        go.set()
+        go.wait()  # The firing process has made its batches.
         begin = time.monotonic()
         time.sleep(seconds)
         settled = counted[1] + counted[2]
@@ -63,7 +63,7 @@ def _seed(conn: psycopg.Connection[Any], url: str) -> None:
         buckets.ensure_buckets(upkeep, now=now)
         days.ensure_days(upkeep, now=now)
     # Ten timers a job, all due already, each its own second.
-    first = now // HOUR * HOUR
+    first = (now - 15_000) // HOUR * HOUR
     seed_intervals(conn, JOBS, overlap="allow_all", start=first)
     conn.execute(
         "INSERT INTO chrono_timer (due_at, scheduled_for, ref, job_id, version, "
@@ -75,7 +75,9 @@ def _seed(conn: psycopg.Connection[Any], url: str) -> None:
     conn.execute("ANALYZE chrono_timer")
 
 
-def _batches(url: str, conn: psycopg.Connection[Any]) -> list[dict[str, Any]]:
+def _batches(
+    url: str, conn: psycopg.Connection[Any]
+) -> tuple[str, list[dict[str, Any]]]:
     with connect_leader(url, name="bench") as leader:
         terms = {
             term.part: term
@@ -90,53 +92,54 @@ def _batches(url: str, conn: psycopg.Connection[Any]) -> list[dict[str, Any]]:
     made = []
     for start in range(0, len(rows), BATCH):
         part = rows[start : start + BATCH]
+        nothing = int8s([0] * len(part))
         made.append(
             {
                 "parts": [term.part for term in held],
                 "fences": [term.fence for term in held],
                 "terms": [term.term for term in held],
                 "epochs": [term.epoch for term in held],
-                "ns": list(range(len(part))),
-                "part": [row.part for row in part],
-                "due": [row.due_at for row in part],
-                "ref": [row.ref for row in part],
-                "kind": [row.kind for row in part],
-                "version": [row.version for row in part],
-                "scheduled_for": [row.scheduled_for for row in part],
-                "run_id": [
-                    run_id(row.job_id, row.scheduled_for, 0, row.part) for row in part
-                ],
-                "revision": [row.revision for row in part],
-                "tenant": [row.tenant for row in part],
-                "queue": ["default"] * len(part),
-                "priority": [2] * len(part),
-                "tag": [row.due_at for row in part],
-                "fence": [terms[row.part].fence for row in part],
-                "skip": [0] * len(part),
-                "span": [0] * len(part),
-                "last_for": [0] * len(part),
-                "bounded": [False] * len(part),
-                "next_for": [row.scheduled_for + HOUR for row in part],
-                "next_due": [row.due_at + HOUR for row in part],
+                "ns": int8s(range(len(part))),
+                "part": int8s([row.part for row in part]),
+                "due": int8s([row.due_at for row in part]),
+                "ref": uuids([row.ref for row in part]),
+                "kind": int8s([row.kind for row in part]),
+                "version": int8s([row.version for row in part]),
+                "scheduled_for": int8s([row.scheduled_for for row in part]),
+                "run_id": uuids(
+                    [run_id(row.job_id, row.scheduled_for, 0, row.part) for row in part]
+                ),
+                "revision": int8s([row.revision for row in part]),
+                "tenant": int8s([row.tenant for row in part]),
+                "queue": texts(["default"] * len(part)),
+                "priority": int8s([2] * len(part)),
+                "tag": int8s([row.due_at for row in part]),
+                "fence": int8s([terms[row.part].fence for row in part]),
+                "skip": nothing,
+                "span": nothing,
+                "last_for": nothing,
+                "bounded": bools([False] * len(part)),
+                "next_for": int8s([row.scheduled_for + HOUR for row in part]),
+                "next_due": int8s([row.due_at + HOUR for row in part]),
                 "now": None,
                 "slice": (start // BATCH // 20) % 8,
                 "horizon": horizon,
             }
         )
-    return made
+    return bucket_name(rows[0].due_at), made
 
 
-def _fire(url: str, go: Event, end: Event, ledger: bool, counted: Any) -> None:
+def _fire(url: str, go: Barrier, end: Event, ledger: bool, counted: Any) -> None:
     statement = sql.load("scheduler", "fire_if_held")
     with connect_hot(url, name="bench fire") as conn:
-        batches = _batches(url, conn)
-        text = statement.named(bucket=bucket_name(batches[0]["due"][0]))
+        bucket, batches = _batches(url, conn)
+        text = statement.named(bucket=bucket)
         if not ledger:
             text = _without_ledger(text)
         go.wait()
         for batch in batches:
             conn.execute(text, batch, binary=True).fetchall()
-            counted[0] += len(batch["ns"])
+            counted[0] += BATCH
             if end.is_set():
                 return
         end.wait()
@@ -152,7 +155,7 @@ def _without_ledger(text: str) -> str:
     return text[:begin] + plain + text[close:]
 
 
-def _work(url: str, go: Event, end: Event, counted: Any, me: int) -> None:
+def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
     claim = sql.load("runs", "claim_ready").text
     settle = sql.load("runs", "settle_if_leased").text
     nothing: dict[str, Any] = {

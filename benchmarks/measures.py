@@ -1,6 +1,9 @@
 """One function a figure; each returns plain numbers with their n."""
 
+import contextlib
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +12,7 @@ import psycopg
 from benchmarks.rig import (
     Meter,
     Rig,
+    Stack,
     now_ms,
     seed_intervals,
     seed_one_shots,
@@ -30,23 +34,19 @@ def throughput(
     bench: Rig, *, jobs: int, overlap: str, seconds: float
 ) -> dict[str, Any]:
     """Runs settled a second with more jobs of one second than can be served."""
-    with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
-        with stack(url) as running:
-            seed_intervals(
-                conn, jobs, overlap=overlap, start=_next_second(now_ms(conn))
-            )
-            _wait_for_runs(conn, 1_000)
-            time.sleep(1.0)
-            meter = Meter(conn, bench.server, running)
-            before = _count_runs(conn)
-            meter.start()
-            time.sleep(seconds)
-            cost = meter.stop()
-            runs = _count_runs(conn) - before
-            [(skipped,)] = conn.execute(
-                "SELECT count(*) FROM chrono_occurrence WHERE outcome = 2"
-            ).fetchall()
-            memory = running.memory_mb()
+    with measured(bench) as stage:
+        start = _next_second(now_ms(stage.conn))
+        seed_intervals(stage.conn, jobs, overlap=overlap, start=start)
+        _wait_for_runs(stage.conn, 1_000)
+        before = _count_runs(stage.conn)
+        stage.meter.start()
+        time.sleep(seconds)
+        cost = stage.meter.stop()
+        runs = _count_runs(stage.conn) - before
+        [(skipped,)] = stage.conn.execute(
+            "SELECT count(*) FROM chrono_occurrence WHERE outcome = 2"
+        ).fetchall()
+        memory = stage.running.memory_mb()
     return {
         "n": runs,
         "runs_per_s": round(runs / cost["seconds"]),
@@ -59,33 +59,57 @@ def throughput(
     }
 
 
-def start_lag(bench: Rig, *, rate: int, seconds: float) -> dict[str, Any]:
-    """Start lag of a steady rate: started_at - due_at of every run."""
-    with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
-        with stack(url):
-            start = _next_second(now_ms(conn))
-            seed_intervals(conn, rate, overlap="allow_all", start=start)
-            # The first second is left out: it warms plans and caches.
-            begin, end = start + 1_000, start + 1_000 + int(seconds * 1_000)
-            _sleep_until(conn, end + 500)
-            [(n, p50, p99)] = _lags(conn, begin, end)
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """Running processes on a database of their own, a session to look, a meter."""
+
+    conn: psycopg.Connection[Any]
+    running: Stack
+    meter: Meter
+
+
+@contextlib.contextmanager
+def measured(bench: Rig) -> Iterator[Stage]:
+    """Yield a stage; its processes end and its database goes in the end."""
+    with (
+        bench.database() as url,
+        psycopg.connect(url, autocommit=True) as conn,
+        stack(url) as running,
+    ):
+        meter = Meter(conn, bench.server, running)
+        yield Stage(conn=conn, running=running, meter=meter)
+
+
+def start_lag(stage: Stage, *, rate: int, seconds: float) -> dict[str, Any]:
+    """Start lag of a steady rate, started_at - due_at of every run; then all is over.
+
+    The first second is left out: it warms plans and caches.
+    """
+    start = _next_second(now_ms(stage.conn))
+    seed_intervals(stage.conn, rate, overlap="allow_all", start=start)
+    begin, end = start + 1_000, start + 1_000 + int(seconds * 1_000)
+    _sleep_until(stage.conn, end + 300)
+    [(n, p50, p99)] = _lags(stage.conn, begin, end)
+    end_jobs(stage.conn)
     return {"n": n, "expected": int(rate * seconds), **_ms(p50, p99)}
 
 
-def burst(bench: Rig, *, count: int, limit: float = 60.0) -> dict[str, Any]:
+def burst(stage: Stage, *, count: int, limit: float = 60.0) -> dict[str, Any]:
     """Everything due at one instant: seconds until all are ready, and executed."""
-    with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
-        with stack(url):
-            at = _next_second(now_ms(conn)) + 2_000 + count // 10
-            seed_one_shots(conn, count, at=at)
-            deadline = time.monotonic() + limit
-            while _count_runs(conn) < count and time.monotonic() < deadline:
-                time.sleep(0.2)
-            [(n, p50, p99)] = _lags(conn, at, at + 1)
-            [(ready, done)] = conn.execute(
-                "SELECT extract(epoch FROM max(dispatched_at) - min(due_at)), "
-                "extract(epoch FROM max(finished_at) - min(due_at)) FROM chrono_run"
-            ).fetchall()
+    before = _count_runs(stage.conn)
+    at = _next_second(now_ms(stage.conn)) + count // 25
+    seed_one_shots(stage.conn, count, at=at)
+    deadline = time.monotonic() + limit
+    while _count_runs(stage.conn) < before + count and time.monotonic() < deadline:
+        time.sleep(0.1)
+    [(n, p50, p99)] = _lags(stage.conn, at, at + 1)
+    due = datetime.fromtimestamp(at / 1000, UTC)
+    [(ready, done)] = stage.conn.execute(
+        "SELECT extract(epoch FROM max(dispatched_at) - %(due)s), "
+        "extract(epoch FROM max(finished_at) - %(due)s) FROM chrono_run "
+        "WHERE due_at = %(due)s",
+        {"due": due},
+    ).fetchall()
     return {
         "n": n,
         "expected": count,
@@ -95,24 +119,32 @@ def burst(bench: Rig, *, count: int, limit: float = 60.0) -> dict[str, Any]:
     }
 
 
-def idle(bench: Rig, *, seconds: float) -> dict[str, Any]:
-    """Transactions and WAL a second of one scheduler and two workers with nothing due."""
-    with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
-        with stack(url) as running:
-            time.sleep(2.0)
-            meter = Meter(conn, bench.server, running)
-            meter.start()
-            before = _transactions(conn)
-            time.sleep(seconds)
-            cost = meter.stop()
-            # This session's own look is one of them.
-            done = _transactions(conn) - before - 2
+def idle(stage: Stage, *, seconds: float) -> dict[str, Any]:
+    """Transactions and WAL a second of one scheduler and two workers, nothing due."""
+    time.sleep(1.0)
+    stage.meter.start()
+    before = _transactions(stage.conn)
+    time.sleep(seconds)
+    cost = stage.meter.stop()
+    done = _transactions(stage.conn) - before
     return {
         "n": done,
         "transactions_per_s": round(done / cost["seconds"], 2),
         "wal_bytes_per_s": round(cost["wal"] / cost["seconds"]),
         "client_cpu_share": round(cost["client_cpu"] / cost["seconds"], 4),
     }
+
+
+def end_jobs(conn: psycopg.Connection[Any]) -> None:
+    """End every job as an edit would: nothing of it fires after this."""
+    with conn.transaction():
+        conn.execute("SELECT FROM chrono_job ORDER BY id FOR UPDATE")
+        conn.execute("SELECT FROM chrono_partition ORDER BY id FOR UPDATE")
+        conn.execute("UPDATE chrono_partition SET epoch = epoch + 1")
+        conn.execute(
+            "UPDATE chrono_job j SET paused = true, version = version + 1, "
+            "epoch = p.epoch FROM chrono_partition p WHERE p.id = j.part"
+        )
 
 
 def _transactions(conn: psycopg.Connection[Any]) -> int:
