@@ -14,7 +14,7 @@ from apps.worker.execute import Executor
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses
 from apps.worker.seats import Seats
-from apps.worker.targets import Targets
+from apps.worker.targets import Key, Targets
 from chrono.rules.instants import MINUTE, Millis
 
 log = logging.getLogger("chrono.worker")
@@ -23,6 +23,26 @@ BATCH = 200
 SHORTEST_REST: Millis = 5
 LONGEST_REST: Millis = 1_000
 LOOK_EVERY: Millis = MINUTE
+
+
+def load_targets(conn: Connection, revisions: Sequence[Key]) -> list[Target]:
+    """Return these targets; one that Python cannot read comes back as no kind at all.
+
+    A number of 5,000 digits is fit for jsonb and not for Python: its job must fail, not
+    every worker that claims it.
+    """
+    try:
+        return store.load_targets(conn, revisions=revisions)
+    except (ValueError, RecursionError):
+        if len(revisions) > 1:
+            return [t for one in revisions for t in load_targets(conn, [one])]
+        [(job, revision)] = revisions
+        log.warning("revision %s of job %s cannot be read", revision, job)
+        return [
+            Target(
+                job_id=job, revision=revision, target={}, payload=None, retry_policy={}
+            )
+        ]
 
 
 class Claimer:
@@ -102,9 +122,7 @@ class Claimer:
                 conn, queue=queue, limit=limit, worker=self._worker
             )
             missing = self._targets.missing(leases)
-            if not missing:
-                return leases, []
-            return leases, store.load_targets(conn, revisions=missing)
+            return leases, load_targets(conn, missing) if missing else []
 
         leases, targets = await self._line.call(claim)
         if self._stopping.is_set():

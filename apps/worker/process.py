@@ -17,6 +17,8 @@ log = logging.getLogger("chrono.worker")
 
 SWITCH_INTERVAL_S = 0.0005
 """After this long a busy loop lets in the thread that has a claim's answer."""
+ECHO_S = 1.0
+"""Signals closer together are one: a group is told, and again by its parent."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 8.0
 
@@ -29,12 +31,16 @@ class Worker:
         self._registry = registry
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._told = 0.0
 
     def stop(self) -> None:
-        """Claim no more and drain; called again, hand back at once what still runs."""
-        if self._stop.is_set():
+        """Claim no more and drain; told again, hand back at once what still runs."""
+        now = asyncio.get_running_loop().time()
+        if not self._stop.is_set():
+            self._told = now
+            self._stop.set()
+        elif now - self._told >= ECHO_S:
             self._hurry.set()
-        self._stop.set()
 
     async def run(self) -> bool:
         """Work until stopped; return whether everything was settled or handed back.

@@ -5,6 +5,7 @@ inputs: claim will have to say which runs have one, so that all others stay free
 look-up.
 """
 
+import logging
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -13,6 +14,8 @@ from apps.runs.store import Lease, Target
 from apps.worker.execution import Execution, Outcome, Prepared
 from chrono.rules.errors import BadValue
 from chrono.rules.retry import Failure, RetryPolicy, from_json
+
+log = logging.getLogger("chrono.worker")
 
 MOST = 10_000
 HEAVIEST = 64 * 1024 * 1024
@@ -33,6 +36,13 @@ class Refused:
 
 GONE = Prepared(
     call=Refused("The definition of this run is gone."),
+    policy=RetryPolicy(),
+    payload=None,
+    weight=0,
+)
+
+UNUSABLE = Prepared(
+    call=Refused("The target could not be made ready."),
     policy=RetryPolicy(),
     payload=None,
     weight=0,
@@ -69,7 +79,13 @@ class Targets:
     def learn(self, targets: Iterable[Target]) -> None:
         """Make these targets ready and keep them."""
         for target in targets:
-            prepared = self._prepare(target)
+            try:
+                prepared = self._prepare(target)
+            except Exception:
+                # A fault of ours, or rows that no validation saw: it must cost this
+                # job its runs, not every job its worker.
+                log.exception("a target could not be made ready")
+                prepared = UNUSABLE
             self._kept[target.job_id, target.revision] = prepared
             self._weight += prepared.weight
 

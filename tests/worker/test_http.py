@@ -160,11 +160,12 @@ def test_what_is_no_answer_fails_in_words_that_name_no_address(dsn, connect, ser
         f"{server.url}/cut",
         "http://127.0.0.1:1/",
         "https://name.invalid/",
+        f"https://127.0.0.1:{server.server_port}/status/200",
     ]
     for url in urls:
         make_ready(conn, http_job(conn, url))
     with running(dsn):
-        rows = settled(conn, 5)
+        rows = settled(conn, 6)
     assert {row[2] for row in rows} == {Reason.ATTEMPTS_EXHAUSTED}
     assert errors(conn) == [
         "the answer was not valid HTTP",
@@ -172,6 +173,7 @@ def test_what_is_no_answer_fails_in_words_that_name_no_address(dsn, connect, ser
         "the answer broke off",
         "Connection refused",
         "the host name does not resolve",
+        "TLS could not be agreed on",
     ]
 
 

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from apps.runs.cancel import cancel
-from apps.worker import beats, life
+from apps.worker import beats, life, process
 from chrono.rules.states import Reason, RunState
 from tests.support.seed import make_job, make_ready
 from tests.worker.support import count, running, settled, wait_for, waiting
@@ -125,7 +125,8 @@ def test_what_does_not_finish_in_time_is_handed_back_unspent(
     assert count(conn, "attempt") == count(conn, "run") == count(conn, "lease") == 0
 
 
-def test_a_second_signal_does_not_wait_for_handlers(dsn, connect, handler):
+def test_a_second_signal_does_not_wait_for_handlers(dsn, connect, handler, monkeypatch):
+    monkeypatch.setattr(process, "ECHO_S", 0.0)
     conn = connect()
     [run] = make_ready(conn, job_of(conn, "wait"))
     with running(dsn, handler.tasks, drain_s=3_600) as worker:
@@ -135,6 +136,18 @@ def test_a_second_signal_does_not_wait_for_handlers(dsn, connect, handler):
         assert worker.result() is True
     assert handler.ended.acquire(timeout=5)
     assert [row[:2] for row in waiting(conn)] == [(run, 1)]
+
+
+def test_the_echo_of_a_signal_changes_nothing(dsn, connect, handler):
+    conn = connect()
+    make_ready(conn, job_of(conn, "wait"))
+    with running(dsn, handler.tasks) as worker:
+        assert handler.begun.acquire(timeout=5)
+        worker.stop()
+        worker.stop()
+        handler.let_go()
+        assert worker.result() is True
+    assert [row[1] for row in settled(conn)] == [RunState.SUCCESS]
 
 
 def test_an_idle_worker_stops_at_once(dsn, connect):

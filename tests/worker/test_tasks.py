@@ -219,12 +219,30 @@ def test_a_run_of_a_deleted_job_is_cancelled_unexecuted(dsn, connect):
 
 def test_a_target_that_makes_no_sense_is_dead_at_once(dsn, connect):
     conn = connect()
-    gone = make_job(conn, target={"kind": "task", "name": "x"})
-    [lost] = make_ready(conn, gone)
+    known = make_job(conn, target={"kind": "task", "name": "noop"})
+    jobs = [make_job(conn, target={}) for _ in range(5)]
+    runs = [make_ready(conn, job)[0] for job in [*jobs, known]]
+    gone, *others = jobs
     conn.execute("DELETE FROM chrono_job_revision WHERE job_id = %s", [gone.id])
-    [strange] = make_ready(conn, make_job(conn, target={"kind": "carrier pigeon"}))
-    [nameless] = make_ready(conn, make_job(conn, target={"kind": "task"}))
-    with running(dsn):
-        rows = settled(conn, 3)
+    # The last one is fit for jsonb and not for Python.
+    for job, column, value in zip(
+        others,
+        ("target", "target", "target", "payload"),
+        ('{"kind": "carrier pigeon"}', '{"kind": "task"}', "[]", "9" * 5_000),
+        strict=True,
+    ):
+        conn.execute(
+            f"UPDATE chrono_job_revision SET {column} = %s WHERE job_id = %s",
+            [value, job.id],
+        )
+
+    async def noop(payload):
+        return None
+
+    with running(dsn, {"noop": noop}):
+        rows = settled(conn, 6)
     dead = (RunState.DEAD, Reason.NON_RETRYABLE, 1, None)
-    assert rows == [(lost, *dead), (strange, *dead), (nameless, *dead)]
+    assert rows == [
+        *((run, *dead) for run in runs[:5]),
+        (runs[5], RunState.SUCCESS, None, 1, None),
+    ]

@@ -105,6 +105,8 @@ class HttpCall:
             ):
                 body = await read_capped(answer)
                 return verdict(answer.status, answer.headers, body, self.clock.now())
+        except aiohttp.ConnectionTimeoutError:
+            return Failure("connect_failure", f"no connection within {CONNECT_S:g} s")
         except TimeoutError:
             return Failure("timeout", f"no complete answer within {request.timeout} ms")
         except aiohttp.InvalidURL:

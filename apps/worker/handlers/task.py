@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import traceback
 from concurrent.futures import Executor
 from typing import Any
@@ -13,6 +14,8 @@ from chrono.rules.instants import MINUTE
 from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 from chrono.tasks import Registry, Task
+
+log = logging.getLogger("chrono.worker")
 
 NO_HANDLER_WAIT = MINUTE
 TRACE_FRAMES = 8
@@ -87,6 +90,7 @@ def prepare_task(target: Target, *, registry: Registry, threads: Executor) -> Ca
         return Refused("The target names no task.")
     task = registry.get(name)
     if task is None:
+        log.warning("no task is named %s here; its runs are handed back", name)
         return NoHandler()
     arguments = Arguments(task, target.payload)
     if task.is_async:
