@@ -24,7 +24,7 @@ BACK_OFF: Millis = 10_000
 
 @dataclass(slots=True, kw_only=True)
 class Rotation:
-    """The ring's keeper; call :meth:`step` about once a second."""
+    """The ring's keeper; call :meth:`step` every second or two."""
 
     published_at: Millis = 0
     rest_until: dict[int, Millis] = field(default_factory=dict)

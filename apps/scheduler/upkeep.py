@@ -23,7 +23,7 @@ from chrono.rules.instants import Millis
 
 log = logging.getLogger("chrono.upkeep")
 
-STEP_S = 1.0
+STEP_S = 2.0
 SWEEP_EVERY: Millis = 2_000
 CLEAR_EVERY: Millis = 5_000
 BUCKETS_EVERY: Millis = 60_000
@@ -60,7 +60,7 @@ class Upkeep(threading.Thread):
             store.unlock_upkeep(conn)
 
     def run(self) -> None:
-        """Step once a second until told to stop."""
+        """Step every two seconds until told to stop."""
         while not self._stopping.wait(STEP_S):
             if not self._leads():
                 self._close()
