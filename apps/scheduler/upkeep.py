@@ -70,6 +70,10 @@ class Upkeep(threading.Thread):
             except psycopg.Error as error:
                 log.warning("upkeep put off: %s", str(error).splitlines()[0])
                 self._close()
+            except Exception:
+                # Nobody would miss this thread for hours.
+                log.exception("upkeep failed, and tries again")
+                self._close()
         self._close()
 
     def stop(self) -> None:

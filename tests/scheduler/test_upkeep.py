@@ -1,5 +1,6 @@
 """The keeper of the tables on a fresh database."""
 
+import queue
 from collections.abc import Iterator
 
 import pytest
@@ -128,3 +129,23 @@ def test_far_timers_move_into_their_bucket_when_it_is_made(
     upkeep.prepare()
     assert conn.execute("SELECT count(*) FROM chrono_timer_far").fetchone() == (0,)
     assert conn.execute("SELECT count(*) FROM chrono_timer").fetchone() == (1,)
+
+
+def test_a_piece_of_work_that_fails_oddly_does_not_end_the_keeper(
+    conn: Connection,
+    upkeep: Upkeep,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tried = queue.SimpleQueue[int]()
+
+    def fail() -> None:
+        tried.put(1)
+        raise ValueError("odd")
+
+    monkeypatch.setattr("apps.scheduler.upkeep.STEP_S", 0.01)
+    monkeypatch.setattr(upkeep, "step", fail)
+    upkeep.start()
+    assert [tried.get(timeout=10) for _ in range(2)] == [1, 1]
+    upkeep.stop()
+    assert "upkeep failed" in caplog.text

@@ -26,7 +26,20 @@ class Command(BaseCommand):
         try:
             scheduler.run()
         except ChronoError as error:
-            raise CommandError(error.message) from error
-        except psycopg.OperationalError as error:
-            reason = " ".join(str(error).split())
-            raise CommandError(f"the database does not answer: {reason}") from error
+            raise CommandError(_one_line(error)) from error
+        except psycopg.errors.UndefinedTable as error:
+            raise CommandError(
+                f"{_one_line(error)}: run `manage.py migrate`"
+            ) from error
+        except psycopg.Error as error:
+            # What the server calls a mistake in a statement is ours: show it all.
+            if error.sqlstate and not isinstance(error, psycopg.OperationalError):
+                raise
+            raise CommandError(
+                f"the database does not answer: {_one_line(error)}"
+            ) from error
+
+
+def _one_line(error: Exception) -> str:
+    diagnosis = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join((diagnosis or str(error)).split())
