@@ -15,6 +15,15 @@ from tests.races.world import World
 from tests.support import pg
 
 LAID = "laid"
+WIPE = """
+    DELETE FROM chrono_timer; DELETE FROM chrono_timer_far; TRUNCATE chrono_ready;
+    DELETE FROM chrono_lease; DELETE FROM chrono_occurrence; DELETE FROM chrono_run;
+    DELETE FROM chrono_attempt; DELETE FROM chrono_dead_letter;
+    DELETE FROM chrono_withdrawn; DELETE FROM chrono_slot; DELETE FROM chrono_worker;
+    DELETE FROM chrono_job_revision; DELETE FROM chrono_job;
+    UPDATE chrono_dispatch_state SET slice = 0
+"""
+type NewWorld = Callable[[], contextlib.AbstractContextManager[World]]
 _numbers = itertools.count(1)
 
 
@@ -31,18 +40,14 @@ def laid(databases: pg.Databases) -> Iterator[pg.Databases]:
 
 
 @pytest.fixture(scope="session")
-def new_world(
-    laid: pg.Databases,
-) -> Callable[[], contextlib.AbstractContextManager[World]]:
+def new_world(laid: pg.Databases) -> NewWorld:
     """Makes worlds, each in a database of its own."""
 
     @contextlib.contextmanager
     def make() -> Iterator[World]:
         name = f"race{next(_numbers)}"
         url = laid.create(name, template=LAID)
-        observer = psycopg.connect(
-            url, autocommit=True, options="-c TimeZone=UTC -c jit=off"
-        )
+        observer = observe(url)
         world = World(url, observer)
         try:
             yield world
@@ -54,10 +59,37 @@ def new_world(
     return make
 
 
+@pytest.fixture(scope="session")
+def shared_url(laid: pg.Databases) -> Iterator[str]:
+    """A database for one test after the other."""
+    yield laid.create("shared", template=LAID)
+    laid.drop("shared")
+
+
 @pytest.fixture
-def world(
-    new_world: Callable[[], contextlib.AbstractContextManager[World]],
-) -> Iterator[World]:
-    """One world, for this test alone."""
+def world(shared_url: str) -> Iterator[World]:
+    """A world without jobs, for this test; its buckets and days stay as they are."""
+    with contextlib.closing(observe(shared_url)) as observer:
+        observer.execute(WIPE)
+        made = World(shared_url, observer)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def edit_world(world: World) -> Iterator[World]:
+    """A world whose database Django's default connection, in any thread, is to."""
+    with pg.default_connection(world.url):
+        yield world
+
+
+@pytest.fixture
+def own_world(new_world: NewWorld) -> Iterator[World]:
+    """A world in a database of its own, for a test that changes tables."""
     with new_world() as made:
         yield made
+
+
+def observe(url: str) -> pg.Connection:
+    """Return the session of somebody who looks on."""
+    return psycopg.connect(url, autocommit=True, options="-c TimeZone=UTC -c jit=off")

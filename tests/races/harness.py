@@ -37,11 +37,15 @@ class Stuck(Exception):
 class Actor:
     """A named session on a thread of its own."""
 
-    def __init__(self, stage: "Stage", name: str, conn: Connection) -> None:
+    def __init__(
+        self, stage: "Stage", name: str, connect: Callable[[], Connection]
+    ) -> None:
         self.name = name
-        self.conn = conn
         self._stage = stage
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-prompter")
+        # On its own thread: a session of Django's belongs to the thread it began on.
+        self.conn = self._thread.submit(connect).result(timeout=LIMIT_S)
         self.call: Future[Any] | None = None
 
     def start(self, step: Callable[..., Any], *args: Any, **options: Any) -> bool:
@@ -50,6 +54,16 @@ class Actor:
         self.call = self._thread.submit(step, *args, **options)
         self._stage.wait_until_quiet()
         return self.idle
+
+    def prompt(self, step: Callable[[], Any]) -> None:
+        """Begin a step of a call that stands still on the actor's own thread."""
+        assert self.idle, f"{self.name} is in the middle of a step"
+        self.call = self._aside.submit(step)
+        self._stage.wait_until_quiet()
+
+    def hand(self, call: Callable[[], Any]) -> Future[Any]:
+        """Run a call on the actor's own thread, and watch it no further."""
+        return self._thread.submit(call)
 
     def do(self, step: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Take a step that must not wait; return its value."""
@@ -78,30 +92,43 @@ class Actor:
         """End the session and with it whatever step is under way."""
         if not self.idle:
             self.conn.cancel_safe(timeout=LIMIT_S)
+        self._thread.submit(self.conn.close).result(timeout=LIMIT_S)
         self._thread.shutdown()
-        self.conn.close()
+        self._aside.shutdown()
 
 
 class Paced:
-    """A call of many statements on an actor's session, let through one at a time.
+    """A call of many statements on an actor's session, let through step by step.
 
-    What the call is made of is the product's: the session stops before each statement.
+    What the call is made of is the product's. The session stops before each commit and
+    before each statement whose text has one of the words ``stops``; no words, before
+    every one.
     """
 
-    def __init__(self, actor: Actor, call: Callable[[], Any]) -> None:
+    def __init__(
+        self, actor: Actor, call: Callable[[], Any], stops: Sequence[str] = ()
+    ) -> None:
         self._conn = actor.conn
         self._arrivals: SimpleQueue[None] = SimpleQueue()
         self._permits = Semaphore(0)
-        execute = actor.conn.execute
+        execute, commit = actor.conn.execute, actor.conn.commit
 
-        def stop_before(*args: Any, **options: Any) -> Any:
+        def stop() -> None:
             self._arrivals.put(None)
             self._permits.acquire()
-            return execute(*args, **options)
 
-        self._conn.execute = stop_before  # type: ignore[method-assign]
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{actor.name}-paced")
-        self._call = self._thread.submit(call)
+        def gated_execute(text: Any, *args: Any, **options: Any) -> Any:
+            if not stops or any(word in str(text) for word in stops):
+                stop()
+            return execute(text, *args, **options)
+
+        def gated_commit() -> None:
+            stop()
+            commit()
+
+        self._conn.execute = gated_execute  # type: ignore[method-assign]
+        self._conn.commit = gated_commit  # type: ignore[method-assign]
+        self._call = actor.hand(call)
         self._call.add_done_callback(lambda _: self._arrivals.put(None))
         self._arrivals.get(timeout=LIMIT_S)
 
@@ -115,8 +142,7 @@ class Paced:
         """Let all that is left through; return what the call returned."""
         while not self._call.done():
             self.step()
-        del self._conn.execute
-        self._thread.shutdown()
+        del self._conn.execute, self._conn.commit
         return self._call.result()
 
 
@@ -127,9 +153,9 @@ class Stage:
         self._observer = observer
         self._actors: list[Actor] = []
 
-    def enter(self, name: str, conn: Connection) -> Actor:
-        """Put a session on the stage."""
-        self._actors.append(Actor(self, name, conn))
+    def enter(self, name: str, connect: Callable[[], Connection]) -> Actor:
+        """Put an actor on the stage, with the session that ``connect`` opens."""
+        self._actors.append(Actor(self, name, connect))
         return self._actors[-1]
 
     def close(self) -> None:
@@ -160,7 +186,14 @@ class Stage:
                 raise Stuck(f"{[actor.name for actor in busy]}, blocked {blocked}")
 
 
-type Step = tuple[str, Callable[[], Any]]
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do, by name."""
+
+    name: str
+    do: Callable[[], Any]
+    prompted: bool = False
+    """Whether it lets a call go on that stands still on the actor's thread."""
 
 
 @dataclass(slots=True)
@@ -187,26 +220,34 @@ class Trace:
 def held(name: str, statement: Callable[[], Any], actor: Actor) -> list[Step]:
     """Return a statement as three steps: begin, the statement, commit."""
     return [
-        (f"{name}.begin", lambda: actor.conn.execute("BEGIN")),
-        (name, statement),
-        (f"{name}.commit", lambda: actor.conn.execute("COMMIT")),
+        Step(f"{name}.begin", lambda: actor.conn.execute("BEGIN")),
+        Step(name, statement),
+        Step(f"{name}.commit", lambda: actor.conn.execute("COMMIT")),
     ]
 
 
 def paced(
-    name: str, call: Callable[[], Any], actor: Actor, *, steps: int
+    name: str,
+    call: Callable[[], Any],
+    actor: Actor,
+    *,
+    steps: int,
+    stops: Sequence[str] = (),
 ) -> list[Step]:
     """Return a call as this many steps; the last one is all that is left of it."""
     made: list[Paced] = []
 
     def first() -> None:
-        made.append(Paced(actor, call))
+        made.append(Paced(actor, call, stops))
         made[0].step()
 
     return [
-        (f"{name}.1", first),
-        *((f"{name}.{n}", lambda: made[0].step()) for n in range(2, steps)),
-        (name, lambda: made[0].rest()),
+        Step(f"{name}.1", first, prompted=True),
+        *(
+            Step(f"{name}.{n}", lambda: made[0].step(), prompted=True)
+            for n in range(2, steps)
+        ),
+        Step(name, lambda: made[0].rest(), prompted=True),
     ]
 
 
@@ -251,8 +292,12 @@ class _Role:
         self.running = ""
 
     def take(self) -> None:
-        self.running, step = self.steps.popleft()
-        self.actor.start(step)
+        step = self.steps.popleft()
+        self.running = step.name
+        if step.prompted:
+            self.actor.prompt(step.do)
+        else:
+            self.actor.start(step.do)
 
     def collect(self, trace: Trace) -> None:
         """Note what the step under way came to, or that it waits."""

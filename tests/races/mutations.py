@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 from unittest import mock
 
 from apps.runtime import sql
@@ -32,10 +31,3 @@ def mutated(name: str, old: str, new: str) -> Iterator[None]:
 
     with mock.patch.object(sql.Statement, "named", altered):
         yield
-
-
-@contextlib.contextmanager
-def dropped(conn: Any, statement: str) -> Iterator[None]:
-    """Take a wall out of the database itself; it is this scenario's alone."""
-    conn.execute(statement)
-    yield

@@ -398,8 +398,9 @@ def test_nothing_fires_before_its_time(world: World) -> None:
 
 
 def test_a_bucket_that_was_dropped_fails_alone_and_the_next_look_finds_the_row(
-    world: World,
+    own_world: World,
 ) -> None:
+    world = own_world
     leader, upkeep = world.leader("leader", 6), world.keeper()
     job = world.job(part=6)
     run = world.timer(job, world.now() - 100)

@@ -4,7 +4,6 @@ A scenario passes with the product's statements and fails with one rule left out
 of them, or with one wall taken out of the database.
 """
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,8 +12,6 @@ import pytest
 from tests.races import test_claim, test_fire, test_rotation, test_settle
 from tests.races.mutations import mutated
 from tests.races.world import World
-
-type NewWorld = Callable[[], contextlib.AbstractContextManager[World]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,15 +319,14 @@ MUTATIONS = [
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.rule)
 def test_a_rule_taken_away_turns_its_scenario_red(
-    new_world: NewWorld, mutation: Mutation
+    request: pytest.FixtureRequest, mutation: Mutation
 ) -> None:
-    with new_world() as world:
-        if mutation.schema:
-            world.observer.execute(mutation.schema)
-            change: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        else:
-            change = mutated(mutation.statement, mutation.old, mutation.new)
-        with change:
+    world: World = request.getfixturevalue("own_world" if mutation.schema else "world")
+    if mutation.schema:
+        world.observer.execute(mutation.schema)
+        red = turns_red(mutation.scenario, world)
+    else:
+        with mutated(mutation.statement, mutation.old, mutation.new):
             red = turns_red(mutation.scenario, world)
     assert red, f"the tests pass without this rule: {mutation.rule}"
 

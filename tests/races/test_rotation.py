@@ -14,7 +14,7 @@ from apps.timers import buckets
 from chrono.rules.buckets import bucket_name, bucket_start
 from chrono.rules.instants import HOUR
 from chrono.rules.states import TimerKind
-from tests.races.harness import held, orders, play
+from tests.races.harness import Step, held, orders, play
 from tests.races.world import World
 
 PATIENT = mock.patch.object(rotation, "LOCK_TIMEOUT", "10s")
@@ -38,7 +38,7 @@ def truncate_against_writer(world: World) -> None:
                 world.stage,
                 order,
                 (leader.actor, fire),
-                (upkeep, [("truncate", truncate)]),
+                (upkeep, [Step("truncate", truncate)]),
             )
         assert not trace.errors, trace
         assert world.places(run, 7) == ["ready"], trace
@@ -198,7 +198,8 @@ def test_far_timers_move_in_one_statement(world: World) -> None:
         world.check(trace)
 
 
-def test_a_bucket_is_dropped_once_its_hour_is_long_over(world: World) -> None:
+def test_a_bucket_is_dropped_once_its_hour_is_long_over(own_world: World) -> None:
+    world = own_world
     upkeep = world.keeper()
     later = world.now() + 5 * HOUR
     dropped = upkeep.do(buckets.drop_old_buckets, upkeep.conn, now=later)
@@ -206,7 +207,8 @@ def test_a_bucket_is_dropped_once_its_hour_is_long_over(world: World) -> None:
     assert bucket_name(later - HOUR) not in dropped
 
 
-def test_a_bucket_with_overdue_timers_stays(world: World) -> None:
+def test_a_bucket_with_overdue_timers_stays(own_world: World) -> None:
+    world = own_world
     upkeep, job = world.keeper(), world.job()
     due = bucket_start(world.now()) + 1
     world.timer(job, due)
@@ -214,7 +216,8 @@ def test_a_bucket_with_overdue_timers_stays(world: World) -> None:
     assert world.value("SELECT count(*) FROM chrono_timer") == 1
 
 
-def test_dropping_a_bucket_and_a_late_writer_in_every_order(world: World) -> None:
+def test_dropping_a_bucket_and_a_late_writer_in_every_order(own_world: World) -> None:
+    world = own_world
     writer, upkeep = world.session("writer"), world.keeper()
     leader = world.leader("leader", 7)
     for hours, order in enumerate(orders(3, 1), start=1):
@@ -238,7 +241,7 @@ def test_dropping_a_bucket_and_a_late_writer_in_every_order(world: World) -> Non
             world.stage,
             order,
             (writer, held("write", insert, writer)),
-            (upkeep, [("drop", drop)]),
+            (upkeep, [Step("drop", drop)]),
         )
         if "write" in trace.errors:
             # Its bucket was gone before it wrote: it is told so, and nothing is lost.

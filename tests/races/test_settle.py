@@ -345,15 +345,15 @@ class Moves:
             run,
             worker.actor,
             [
-                ("claim", lambda: worker.claim(job)),
-                (
+                Step("claim", lambda: worker.claim(job)),
+                Step(
                     "retry",
                     lambda: worker.retry(
                         *runs.list_leases(worker.conn, worker=worker.id)
                     ),
                 ),
-                ("fire", fire),
-                ("claim again", lambda: worker.claim(job)),
+                Step("fire", fire),
+                Step("claim again", lambda: worker.claim(job)),
             ],
         )
 

@@ -4,6 +4,7 @@ import itertools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from apps.runs import store as runs
@@ -209,11 +210,11 @@ class World:
 
     def session(self, name: str) -> Actor:
         """Put an actor with a hot session on the stage."""
-        return self.stage.enter(name, connect_hot(self.url, name=name))
+        return self.stage.enter(name, partial(connect_hot, self.url, name=name))
 
     def keeper(self, name: str = "upkeep") -> Actor:
         """Put an actor with an upkeep session on the stage."""
-        return self.stage.enter(name, connect_upkeep(self.url, name=name))
+        return self.stage.enter(name, partial(connect_upkeep, self.url, name=name))
 
     def leader(self, name: str, *parts: int) -> Leader:
         """Put a leader on the stage, which begins a term in these partitions."""
