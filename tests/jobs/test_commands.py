@@ -517,6 +517,42 @@ def test_edits_of_the_same_partitions_do_not_meet_in_a_deadlock(ledger, backgrou
     assert {ledger.job(job)["version"] for job in jobs} == {21}
 
 
+@pytest.mark.parametrize("table", ["chrono_job", "chrono_partition"])
+def test_locks_are_taken_in_the_order_of_ids_whatever_that_of_the_rows(
+    ledger, connect, background, table
+):
+    made = create_jobs(
+        [definition(key=f"job-{n}", interval="10s") for n in range(40)], now=NOON
+    )
+    jobs = [outcome.job_id for outcome in made]
+    # The lowest ids become the last rows, and no index puts them in order again: an
+    # unsorted scan would come to them last.
+    ledger.conn.execute(
+        """
+        DO $$ BEGIN
+            EXECUTE format('ALTER DATABASE %I SET enable_indexscan = off',
+                current_database());
+            EXECUTE format('ALTER DATABASE %I SET enable_bitmapscan = off',
+                current_database());
+        END $$
+        """
+    )
+    wanted = jobs if table == "chrono_job" else [partition_of(job) for job in jobs]
+    for one in sorted(set(wanted))[:3]:
+        ledger.conn.execute(f"UPDATE {table} SET epoch = epoch WHERE id = %s", [one])
+    holder = connect(autocommit=False)
+    holder.execute(f"SELECT FROM {table} WHERE id = %s FOR SHARE", [min(wanted)])
+    edit, pid = in_thread(background, pause_jobs, jobs, now=NOON)
+    pg.wait_until_blocked(ledger.conn, pid)
+    free = ledger.rows(
+        f"SELECT id FROM {table} WHERE id = ANY(%s) FOR UPDATE SKIP LOCKED",
+        sorted(set(wanted)),
+    )
+    assert len(free) == len(set(wanted)) - 1
+    holder.rollback()
+    assert len(edit.result(timeout=5)) == len(jobs)
+
+
 def test_a_lock_that_is_not_to_be_had_is_said_and_nothing_is_changed(ledger, connect):
     job = create_job(definition(interval="10s"), now=NOON).job_id
     holder = connect(autocommit=False)
