@@ -35,7 +35,6 @@ class Executor:
         self._targets = targets
         self._settler = settler
         self._clock = clock
-        self._abandoned = False
 
     def start(self, leases: Iterable[Lease]) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
@@ -78,8 +77,7 @@ class Executor:
             self._finish(execution, HandBack())
 
     def abandon(self) -> None:
-        """Stop every handler; nothing of theirs is written any more."""
-        self._abandoned = True
+        """Stop every handler; the settler writes nothing any more."""
         for execution in self._seats:
             execution.end(HandBack())
 
@@ -97,7 +95,7 @@ class Executor:
         self._finish(execution, execution.outcome(outcome))
 
     def _finish(self, execution: Execution, outcome: Outcome) -> None:
-        if execution.settled or self._abandoned:
+        if execution.settled:
             return
         execution.settled = True
         self._settler.put(

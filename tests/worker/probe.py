@@ -1,5 +1,6 @@
 """Tasks for workers in processes of their own."""
 
+import asyncio
 import threading
 
 import chrono
@@ -13,3 +14,8 @@ async def probe(payload: object) -> None:
 @chrono.task(name="hang")
 def hang(payload: object) -> None:
     threading.Event().wait()
+
+
+@chrono.task(name="hang_async")
+async def hang_async(payload: object) -> None:
+    await asyncio.to_thread(threading.Event().wait)

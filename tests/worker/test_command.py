@@ -107,9 +107,10 @@ def test_without_their_parent_processes_end(start, connect):
     wait_for(lambda: conn.execute(ended).fetchone() == (2,))
 
 
-def test_a_single_process_ends_though_a_thread_hangs(start, connect):
+@pytest.mark.parametrize("name", ["hang", "hang_async"])
+def test_a_single_process_ends_though_a_thread_hangs(start, connect, name):
     conn = connect()
-    make_ready(conn, make_job(conn, target={"kind": "task", "name": "hang"}))
+    make_ready(conn, make_job(conn, target={"kind": "task", "name": name}))
     process = start(CHRONO_TASK_MODULES="tests.worker.probe")
     wait_for(lambda: count(conn, "lease"), timeout=20)
 

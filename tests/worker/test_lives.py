@@ -10,6 +10,7 @@ import pytest
 from apps.runs.cancel import cancel
 from apps.worker import beats, life, process
 from chrono.rules.states import Reason, RunState
+from tests.support.pg import wait_until_blocked
 from tests.support.seed import make_job, make_ready
 from tests.worker.support import count, running, settled, wait_for, waiting
 
@@ -252,6 +253,30 @@ def test_a_claim_whose_answer_was_lost_is_handed_back(dsn, connect):
         end_sessions(conn, "claim")
         assert [row[:2] for row in waiting(conn)] == [(run, 2)]
     assert count(conn, "lease") == 0
+
+
+def test_what_an_open_claim_brings_after_the_signal_is_handed_back(
+    dsn, connect, handler
+):
+    conn, holder, observer = connect(), connect(), connect()
+    with running(dsn, handler.tasks) as worker:
+        living(conn)
+        with holder.transaction():
+            holder.execute("LOCK TABLE chrono_lease IN ACCESS EXCLUSIVE MODE")
+            [run] = make_ready(conn, job_of(conn, "wait"))
+            [(claimer,)] = conn.execute(
+                """
+                SELECT pid FROM pg_stat_activity
+                WHERE application_name = 'chrono worker claim'
+                    AND datname = current_database()
+                """
+            ).fetchall()
+            wait_until_blocked(observer, claimer)
+            worker.stop()
+            wait_for(lambda: worker.worker._stop.is_set())
+        assert worker.result() is True
+    assert [row[:2] for row in waiting(conn)] == [(run, 1)]
+    assert not handler.begun.acquire(blocking=False)
 
 
 @pytest.mark.parametrize("session", ["claim", "settle", "beat", "listen"])
