@@ -9,6 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import override
 
@@ -17,6 +18,9 @@ _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+,%-]+")
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""The request that this thread answers; each record made meanwhile names it."""
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -36,7 +40,10 @@ def _instant(record: logging.LogRecord) -> str:
 
 def _facts(record: logging.LogRecord) -> Mapping[str, object]:
     facts = getattr(record, "facts", None)
-    return facts if isinstance(facts, Mapping) else {}
+    known = dict(facts) if isinstance(facts, Mapping) else {}
+    if request := request_id.get():
+        known["request_id"] = request
+    return known
 
 
 def _trouble(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.csp import CSP
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -36,12 +37,21 @@ SECRET_KEY = _required(
     "SECRET_KEY",
     "give it a long random text in the environment or in .env (`make run` writes one)",
 )
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[])
+ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=[])
 
 # The demo is an app of its own, so that no installation carries it by accident.
 CHRONO_DEMO = env.bool("CHRONO_DEMO", default=False)
 
 INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "apps.runtime",
     "apps.timers",
     "apps.queue",
@@ -49,8 +59,112 @@ INSTALLED_APPS = [
     "apps.jobs",
     "apps.scheduler",
     "apps.worker",
+    "apps.api",
     *(["examples"] if CHRONO_DEMO else []),
 ]
+
+ROOT_URLCONF = "chrono.urls"
+WSGI_APPLICATION = "chrono.wsgi.application"
+
+# The way out is the way in backwards: what stands first sees every answer, so that
+# redirects, static files and refusals carry the id and the policy, too.
+MIDDLEWARE = [
+    "apps.api.request_ids.RequestIds",
+    "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# The admin's pages need no inline script or style; neither do ours.
+SECURE_CSP = {
+    "default-src": [CSP.SELF],
+    "img-src": [CSP.SELF, "data:"],
+    "object-src": [CSP.NONE],
+    "base-uri": [CSP.NONE],
+    "frame-ancestors": [CSP.NONE],
+    "form-action": [CSP.SELF],
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+
+# Everything goes over TLS, unless this is switched off: `make run` does so, since it
+# listens on this machine alone.
+CHRONO_HTTPS: bool = env.bool("CHRONO_HTTPS", default=not DEBUG)
+SECURE_SSL_REDIRECT = CHRONO_HTTPS
+# Whoever asks for a process's health may stand behind the proxy that ends TLS.
+SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|status)$"]
+SECURE_HSTS_SECONDS = 31_536_000 if CHRONO_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = CHRONO_HTTPS
+SECURE_HSTS_PRELOAD = CHRONO_HTTPS
+# Only where a proxy stands in front that sets this header itself, as Heroku's does.
+if env.bool("CHRONO_TRUST_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = CHRONO_HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+# Half an hour without a request ends a session.
+SESSION_COOKIE_AGE = 1800
+SESSION_SAVE_EVERY_REQUEST = True
+SESSION_EXPIRE_AT_BROWSER_CLOSE = True
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "admin:login"
+
+# 1 MiB for a body of the API, and so for a form of the admin.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 2000
+DATA_UPLOAD_MAX_NUMBER_FILES = 1
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["apps.api.authentication.KeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.HasScope"],
+    "DEFAULT_PARSER_CLASSES": ["apps.api.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.api.parsers.AlwaysJSON",
+    "DEFAULT_SCHEMA_CLASS": "apps.api.schema.Schema",
+    "EXCEPTION_HANDLER": "apps.api.errors.answer",
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+}
 
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -1,10 +1,22 @@
 """Django's own session, for rooms whose transactions Django opens."""
 
-from typing import cast
+import logging
+from typing import Any, cast
 
 from django.db import connection  # noqa: TID251 (the door to Django's session)
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from django.db.migrations.executor import MigrationExecutor
 
-from apps.runtime.sessions import Connection
+from apps.runtime.sessions import Connection, PooledSession, refuse_pooler
+
+log = logging.getLogger("chrono.web")
+
+WEB = {
+    "statement_timeout": "5000",
+    "idle_in_transaction_session_timeout": "2000",
+    "lock_timeout": "2000",
+}
 
 
 def raw_connection() -> Connection:
@@ -14,3 +26,33 @@ def raw_connection() -> Connection:
     """
     connection.ensure_connection()
     return cast(Connection, connection.connection)
+
+
+def limit_sessions() -> None:
+    """Bound what one request can cost the database, on every session from now on.
+
+    For a process of the web alone. Behind a pooler a setting would stay with whoever
+    gets the server's session next, so there the role has to bring the limits.
+    """
+    connection_created.connect(_limit, dispatch_uid="chrono.limit_sessions")
+
+
+def unapplied_migrations() -> list[str]:
+    """Return the migrations that this code has and the database has not."""
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return [str(migration) for migration, _ in plan]
+
+
+def _limit(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
+    session = cast(Connection, connection.connection)
+    try:
+        refuse_pooler(session)
+    except PooledSession:
+        limits = ", ".join(f"{name} = {value}" for name, value in WEB.items())
+        log.warning("behind a pooler: ALTER ROLE … SET %s", limits)
+        return
+    session.execute(
+        "SELECT " + ", ".join(["set_config(%s, %s, false)"] * len(WEB)),
+        [part for pair in WEB.items() for part in pair],
+    )
