@@ -22,7 +22,8 @@ log = logging.getLogger("chrono.scheduler")
 WINDOW: Millis = 60_000
 SHORTEST_WINDOW: Millis = 2_000
 LOOK_AHEAD: Millis = 1_000
-ROWS = 200_000
+ROWS = 50_000
+"""Rows a read takes at most: about two seconds, half of what the watchdog bears."""
 DEFINITIONS = 200_000
 DEFINITIONS_AT_ONCE = 5_000
 
