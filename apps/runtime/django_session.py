@@ -24,6 +24,9 @@ def raw_connection() -> Connection:
 
     Inside ``transaction.atomic`` its statements belong to that transaction.
     """
+    # Django looks after a session that it keeps between requests only in its own
+    # cursors, which nobody opens here.
+    connection.close_if_health_check_failed()
     connection.ensure_connection()
     return cast(Connection, connection.connection)
 

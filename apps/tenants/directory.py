@@ -1,0 +1,47 @@
+"""Which tenants there are."""
+
+from django.db import transaction
+
+from apps.runtime import store as runtime
+from apps.runtime.django_session import raw_connection
+from apps.tenants import audit
+from apps.tenants.actor import Actor, Scope
+from apps.tenants.errors import Forbidden, TenantNameTaken, TenantNotFound
+from apps.tenants.event import Event
+from apps.tenants.keys import checked_name
+from apps.tenants.models import Tenant
+from chrono.rules.instants import from_millis
+
+
+def create_tenant(name: str, *, actor: Actor, reason: str = "") -> Tenant:
+    """Make a tenant. Raises Forbidden to who is of one, BadName, TenantNameTaken."""
+    actor.require(Scope.ADMIN)
+    if actor.tenant is not None:
+        raise Forbidden("Whoever belongs to a tenant makes no other.")
+    name = checked_name(name)
+    with transaction.atomic():
+        conn = raw_connection()
+        now = int(runtime.read_clock(conn))
+        tenant, made = Tenant.objects.get_or_create(
+            name=name, defaults={"created_at": from_millis(now)}
+        )
+        if not made:
+            raise TenantNameTaken(f"There is a tenant {name} already.", field="name")
+        event = Event(
+            tenant=tenant.pk,
+            action="tenant.create",
+            object_kind="tenant",
+            object_id=str(tenant.pk),
+            after={"id": tenant.pk, "name": name},
+            reason=reason,
+        )
+        audit.record(conn, actor=actor, events=[event], now=now)
+    return tenant
+
+
+def find_tenant(name: str) -> Tenant:
+    """Return the tenant of this name; raises TenantNotFound."""
+    tenant = Tenant.objects.filter(name=name).first()
+    if tenant is None:
+        raise TenantNotFound(f"There is no tenant {name!r}.")
+    return tenant

@@ -1,0 +1,77 @@
+"""The statements of this room, one function a file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from psycopg.types.json import Jsonb
+
+from apps.runtime import sql
+from apps.runtime.sessions import Connection
+from apps.tenants.actor import Actor, Scope
+from apps.tenants.event import Event
+from chrono.rules.instants import Millis
+
+_FIND_KEY = sql.load("tenants", "find_key")
+_TOUCH_KEY = sql.load("tenants", "touch_key")
+_INSERT_AUDIT_EVENTS = sql.load("tenants", "insert_audit_events")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundKey:
+    """What decides whether a key lets in."""
+
+    digest: bytes = field(repr=False)
+    tenant: int
+    name: str
+    scopes: frozenset[Scope]
+    revoked: bool
+    expired: bool
+    idle: bool
+    """Its last use is a minute old, and the session may write."""
+
+
+def find_key(conn: Connection, *, ident: str, now: Millis | None) -> FoundKey | None:
+    """Return the key of this id; ``now`` None stands for the database's clock."""
+    rows = _FIND_KEY.run(conn, {"ident": ident, "now": now})
+    if not rows:
+        return None
+    [(digest, tenant, name, scopes, revoked, expired, idle)] = rows
+    return FoundKey(
+        digest=digest,
+        tenant=tenant,
+        name=name,
+        scopes=frozenset(map(Scope, scopes)),
+        revoked=revoked,
+        expired=expired,
+        idle=idle,
+    )
+
+
+def touch_key(conn: Connection, *, ident: str, now: Millis | None) -> int:
+    """Set when the key was last used, once a minute; return how many rows changed.
+
+    Waits for nobody: where another session holds the row it changes none.
+    """
+    return _TOUCH_KEY.change(conn, {"ident": ident, "now": now})
+
+
+def insert_audit_events(
+    conn: Connection, *, actor: Actor, events: Sequence[Event], now: Millis | None
+) -> int:
+    """Write events of one actor and instant; return how many."""
+    return _INSERT_AUDIT_EVENTS.change(
+        conn,
+        {
+            "now": now,
+            "actor": actor.name,
+            "actor_kind": actor.kind.value,
+            "request_id": actor.request_id,
+            "tenants": [event.tenant for event in events],
+            "actions": [event.action for event in events],
+            "object_kinds": [event.object_kind for event in events],
+            "object_ids": [event.object_id for event in events],
+            "befores": [None if e.before is None else Jsonb(e.before) for e in events],
+            "afters": [None if e.after is None else Jsonb(e.after) for e in events],
+            "reasons": [event.reason for event in events],
+        },
+    )
