@@ -13,9 +13,10 @@ async def probe(payload: object) -> None:
 
 @chrono.task(name="hang")
 def hang(payload: object) -> None:
+    print("hanging", flush=True)
     threading.Event().wait()
 
 
 @chrono.task(name="hang_async")
 async def hang_async(payload: object) -> None:
-    await asyncio.to_thread(threading.Event().wait)
+    await asyncio.to_thread(hang, payload)

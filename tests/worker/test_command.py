@@ -112,7 +112,8 @@ def test_a_single_process_ends_though_a_thread_hangs(start, connect, name):
     conn = connect()
     make_ready(conn, make_job(conn, target={"kind": "task", "name": name}))
     process = start(CHRONO_TASK_MODULES="tests.worker.probe")
-    wait_for(lambda: count(conn, "lease"), timeout=20)
+    while process.stdout.readline() != "hanging\n":
+        assert process.poll() is None
 
     def insist():
         process.send_signal(signal.SIGTERM)

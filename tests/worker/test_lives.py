@@ -215,6 +215,40 @@ def test_a_cancelled_run_is_called_off_and_settled_as_such(
     assert count(conn, "timer") == count(conn, "timer_far") == 0
 
 
+def test_how_a_handler_takes_being_called_off_decides_what_it_was(
+    dsn, connect, quick_beats
+):
+    conn = connect()
+    begun = threading.Semaphore(0)
+
+    async def finish(payload):
+        begun.release()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done all the same"
+
+    async def complain(payload):
+        begun.release()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ValueError("not now") from None
+
+    names = {"finish": finish, "complain": complain}
+    runs = [make_ready(conn, job_of(conn, name))[0] for name in names]
+    with running(dsn, names) as worker:
+        for _ in runs:
+            assert begun.acquire(timeout=5)
+        worker.stop()
+        wait_for(lambda: worker.worker._stop.is_set())
+        worker.loop.call_soon_threadsafe(worker.worker._hurry.set)
+        assert worker.result() is True
+    assert settled(conn) == [(runs[0], RunState.SUCCESS, None, 1, "done all the same")]
+    assert [row[:2] for row in waiting(conn)] == [(runs[1], 1)]
+    assert count(conn, "attempt") == 0
+
+
 def test_a_thread_sees_that_its_result_is_not_wanted(dsn, connect, quick_beats):
     conn = connect()
     begun, seen = threading.Event(), threading.Event()
