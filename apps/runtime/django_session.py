@@ -1,9 +1,12 @@
 """Django's own session, for rooms whose transactions Django opens."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
-from django.db import connection  # noqa: TID251 (the door to Django's session)
+from django.db import connection, transaction  # noqa: TID251 (the door to it)
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.executor import MigrationExecutor
@@ -19,6 +22,9 @@ WEB = {
 }
 
 
+_enclosed: ContextVar[bool] = ContextVar("enclosed", default=False)
+
+
 def raw_connection() -> Connection:
     """Return the psycopg connection under Django's default one, connected.
 
@@ -29,6 +35,26 @@ def raw_connection() -> Connection:
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     return cast(Connection, connection.connection)
+
+
+@contextmanager
+def enclose() -> Iterator[Connection]:
+    """Open the outermost transaction for commands that otherwise open their own.
+
+    A command joins it where it asks :func:`is_enclosed`; what it did is on disk only
+    when this block has been left without an error.
+    """
+    with transaction.atomic(durable=True):
+        token = _enclosed.set(True)
+        try:
+            yield raw_connection()
+        finally:
+            _enclosed.reset(token)
+
+
+def is_enclosed() -> bool:
+    """Tell whether whoever called opened the transaction and will end it."""
+    return _enclosed.get()
 
 
 def limit_sessions() -> None:

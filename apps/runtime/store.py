@@ -1,5 +1,7 @@
 """The statements of this room, one function a file."""
 
+from dataclasses import dataclass
+
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
 
@@ -8,6 +10,24 @@ _LIST_LEAVES = sql.load("runtime", "list_leaves")
 _IS_EMPTY = sql.load("runtime", "is_empty")
 _LISTEN = sql.load("runtime", "listen")
 _NOTIFY = sql.load("runtime", "notify")
+_TRY_REQUEST_KEY = sql.load("runtime", "try_request_key")
+_FIND_REQUEST_KEY = sql.load("runtime", "find_request_key")
+_INSERT_REQUEST_KEY = sql.load("runtime", "insert_request_key")
+_PURGE_REQUEST_KEYS = sql.load("runtime", "purge_request_keys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedAnswer:
+    """What was asked and answered under a request's key."""
+
+    method: str
+    path: str
+    fingerprint: bytes
+    status: int
+    headers: str
+    """JSON."""
+    answer: str
+    """JSON."""
 
 
 def read_clock(conn: Connection) -> float:
@@ -35,3 +55,48 @@ def listen(conn: Connection, *, channel: str) -> None:
 def notify(conn: Connection, *, channel: str, payload: str) -> None:
     """Send a notice; on an autocommit session it goes out at once."""
     _NOTIFY.run(conn, {"channel": channel, "payload": payload})
+
+
+def try_request_key(conn: Connection, *, tenant: int, key: str) -> bool:
+    """Take a key until the transaction ends; return whether nobody else has it."""
+    [(taken,)] = _TRY_REQUEST_KEY.run(conn, {"tenant": tenant, "key": key})
+    return bool(taken)
+
+
+def find_request_key(conn: Connection, *, tenant: int, key: str) -> KeyedAnswer | None:
+    """Return what was answered under a key."""
+    rows = _FIND_REQUEST_KEY.run(conn, {"tenant": tenant, "key": key})
+    for method, path, fingerprint, status, headers, answer in rows:
+        return KeyedAnswer(
+            method=method,
+            path=path,
+            fingerprint=bytes(fingerprint),
+            status=status,
+            headers=headers,
+            answer=answer,
+        )
+    return None
+
+
+def insert_request_key(
+    conn: Connection, *, tenant: int, key: str, entry: KeyedAnswer
+) -> None:
+    """Keep an answer under a key, unless there is one already."""
+    _INSERT_REQUEST_KEY.change(
+        conn,
+        {
+            "tenant": tenant,
+            "key": key,
+            "method": entry.method,
+            "path": entry.path,
+            "fingerprint": entry.fingerprint,
+            "status": entry.status,
+            "headers": entry.headers,
+            "answer": entry.answer,
+        },
+    )
+
+
+def purge_request_keys(conn: Connection, *, limit: int) -> int:
+    """Delete keys that are over; return how many."""
+    return _PURGE_REQUEST_KEYS.change(conn, {"limit": limit})

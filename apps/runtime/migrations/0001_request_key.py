@@ -1,0 +1,8 @@
+from django.db import migrations
+
+from apps.runtime.migration_ops import run_sql_file
+
+
+class Migration(migrations.Migration):
+    initial = True
+    operations = [run_sql_file(__file__)]
