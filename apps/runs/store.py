@@ -1,8 +1,10 @@
 """The statements of this room, one function a file; rows in, frozen values out."""
 
+import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -10,6 +12,7 @@ from psycopg.types.json import Jsonb
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
+from chrono.rules.states import RunState
 
 _SQL = {
     name: sql.load("runs", name)
@@ -29,6 +32,11 @@ _SQL = {
         "cancel_if_ready",
         "cancel_if_leased",
         "locate_run",
+        "get_run",
+        "find_skip",
+        "list_attempts",
+        "list_runs",
+        "list_job_runs",
         "keep_runs",
         "keep_attempts",
         "read_last_write",
@@ -100,6 +108,74 @@ class Orphan:
     job_deleted: bool
     retry_policy: dict[str, Any] | None
     payload: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run as a list shows it, from whichever table holds it."""
+
+    id: uuid.UUID
+    job_id: uuid.UUID
+    job_key: str
+    revision: int
+    part: int
+    place: str
+    """The table: run, lease, parked, blocked, timer, ready; skip for an occurrence
+    that has no run, and empty for one whose rows are pruned."""
+    kind: int | None
+    """The timer's kind, where a timer holds it."""
+    cancel: bool
+    """Whether its worker is told to stop."""
+    state: int | None
+    """The final state, where it has one."""
+    reason: int | None
+    due_at: Millis | None
+    dispatched_at: Millis | None
+    started_at: Millis | None
+    finished_at: Millis | None
+    fence: int | None
+    priority: int | None
+    attempt: int | None
+    queue: str | None
+    worker: uuid.UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail:
+    """What a single run has besides its row."""
+
+    retry_policy: dict[str, Any] | None
+    payload: Any
+    result: Any
+    checkpoint: Any
+    trigger: int | None
+    """The kind of the timer that the ledger says it came from."""
+    attempt_group: int | None
+    beat_at: Millis | None
+    error_reason: int | None
+    error: str | None
+    error_at: Millis | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """One failed attempt."""
+
+    attempt: int
+    started_at: Millis
+    finished_at: Millis
+    reason: int
+    error: str
+    worker: uuid.UUID
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRunKey:
+    """The place of a row in a job's list."""
+
+    scheduled_for: Millis
+    attempt_group: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +294,7 @@ def mark_dead_if_stale(
     conn: Connection, *, workers: Sequence[uuid.UUID], ttl: Millis
 ) -> list[uuid.UUID]:
     """Mark these workers dead where still stale under their row lock; return those."""
-    rows = _SQL["mark_dead_if_stale"].run(
-        conn, {"workers": list(workers), "ttl": ttl}
-    )
+    rows = _SQL["mark_dead_if_stale"].run(conn, {"workers": list(workers), "ttl": ttl})
     return [w for (w,) in rows]
 
 
@@ -299,6 +373,164 @@ def locate_run(conn: Connection, *, run: uuid.UUID, part: int) -> list[Place]:
     ]
 
 
+def get_run(
+    conn: Connection, *, run: uuid.UUID, part: int, scheduled_for: Millis, tenant: int
+) -> tuple[RunRow, RunDetail] | None:
+    """Return a run of this tenant wherever it is; None where it is nowhere."""
+    rows = _SQL["get_run"].run(
+        conn,
+        {"run": run, "part": part, "scheduled_for": scheduled_for, "tenant": tenant},
+    )
+    for row in rows:
+        policy, payload, result, checkpoint, trigger, group, beat = row[19:26]
+        detail = RunDetail(
+            retry_policy=_read(policy),
+            payload=_read(payload),
+            result=_read(result),
+            checkpoint=_read(checkpoint),
+            trigger=trigger,
+            attempt_group=group,
+            beat_at=_millis(beat),
+            error_reason=row[26],
+            error=row[27],
+            error_at=_millis(row[28]),
+        )
+        return _run_row(row[:19]), detail
+    return None
+
+
+def find_skip(
+    conn: Connection, *, run: uuid.UUID, part: int, scheduled_for: Millis, tenant: int
+) -> tuple[RunRow, RunDetail] | None:
+    """Return the skipped occurrence whose run would have had this id."""
+    rows = _SQL["find_skip"].run(
+        conn,
+        {"run": run, "part": part, "scheduled_for": scheduled_for, "tenant": tenant},
+    )
+    for (
+        job,
+        reason,
+        at,
+        fence,
+        revision,
+        kind,
+        group,
+        _,
+        _,
+        queue,
+        priority,
+        key,
+    ) in rows:
+        times = (None, None, None, at)
+        where = (run, job, revision, part, fence, priority, None, queue, None, key)
+        row = ("skip", None, False, RunState.SKIPPED, reason, *times, *where)
+        detail = RunDetail(
+            retry_policy=None,
+            payload=None,
+            result=None,
+            checkpoint=None,
+            trigger=kind,
+            attempt_group=group,
+            beat_at=None,
+            error_reason=None,
+            error=None,
+            error_at=None,
+        )
+        return _run_row(row), detail
+    return None
+
+
+def list_attempts(conn: Connection, *, run: uuid.UUID, part: int) -> list[AttemptRow]:
+    """Return a run's failed attempts, first to last."""
+    return [
+        AttemptRow(
+            attempt=attempt,
+            started_at=to_millis(started),
+            finished_at=to_millis(finished),
+            reason=reason,
+            error=error,
+            worker=worker,
+            fence=fence,
+        )
+        for attempt, started, finished, reason, error, worker, fence in _SQL[
+            "list_attempts"
+        ].run(conn, {"run": run, "part": part})
+    ]
+
+
+def list_runs(
+    conn: Connection,
+    *,
+    tenant: int,
+    low: uuid.UUID,
+    high: uuid.UUID,
+    limit: int,
+    final: bool,
+    states: Sequence[int] | None,
+    running: bool,
+    parked: bool,
+    ready: bool,
+    kinds: Sequence[int],
+    queue: str | None,
+    job: uuid.UUID | None,
+) -> list[RunRow]:
+    """Return a tenant's runs with low <= id < high, the highest id first.
+
+    ``final`` with ``states`` (None for all), ``running``, ``parked``, ``ready`` and the
+    timer ``kinds`` say which tables are looked at.
+    """
+    rows = _SQL["list_runs"].run(
+        conn,
+        {
+            "tenant": tenant,
+            "low": low,
+            "high": high,
+            "limit": limit,
+            "final": final,
+            "states": None if states is None else list(states),
+            "running": running,
+            "parked": parked,
+            "ready": ready,
+            "kinds": list(kinds),
+            "queue": queue,
+            "job": job,
+        },
+    )
+    return [_run_row(row) for row in rows]
+
+
+def list_job_runs(
+    conn: Connection,
+    *,
+    tenant: int,
+    job: uuid.UUID,
+    part: int,
+    since: Millis,
+    before: JobRunKey,
+    limit: int,
+) -> list[tuple[RunRow, JobRunKey]]:
+    """Return a job's occurrences from ``since`` to before a key, newest first."""
+    rows = _SQL["list_job_runs"].run(
+        conn,
+        {
+            "tenant": tenant,
+            "job": job,
+            "part": part,
+            "from": since,
+            "until": before.scheduled_for,
+            "group": before.attempt_group,
+            "limit": limit,
+        },
+    )
+    return [
+        (
+            _run_row(row[:19]),
+            JobRunKey(scheduled_for=to_millis(row[19]), attempt_group=row[20]),
+        )
+        for row in rows
+    ]
+
+
 def keep_runs(conn: Connection, *, leaf: str) -> int:
     """Copy a day's runs that were no success to ``chrono_run_kept``."""
     return _SQL["keep_runs"].change(conn, leaf=leaf)
@@ -344,6 +576,40 @@ def _lease(row: tuple[Any, ...]) -> Lease:
         token=token,
         job_deleted=bool(deleted),
     )
+
+
+def _run_row(row: tuple[Any, ...]) -> RunRow:
+    place, kind, cancel, state, reason, due, dispatched, started, finished = row[:9]
+    run, job, revision, part, fence, priority, attempt, queue, worker, key = row[9:19]
+    return RunRow(
+        id=run,
+        job_id=job,
+        job_key=key,
+        revision=revision,
+        part=part,
+        place=place or "",
+        kind=kind,
+        cancel=bool(cancel),
+        state=state,
+        reason=reason,
+        due_at=_millis(due),
+        dispatched_at=_millis(dispatched),
+        started_at=_millis(started),
+        finished_at=_millis(finished),
+        fence=fence,
+        priority=priority,
+        attempt=attempt,
+        queue=queue,
+        worker=worker,
+    )
+
+
+def _millis(moment: datetime | None) -> Millis | None:
+    return None if moment is None else to_millis(moment)
+
+
+def _read(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
 
 
 def _json(value: Any) -> Jsonb | None:
