@@ -2,8 +2,10 @@
 
 from django.db import models
 
+from apps.tenants.scoping import TenantScoped
 
-class Job(models.Model):
+
+class Job(TenantScoped):
     """One job of one tenant, named by its key; deleted softly."""
 
     id = models.UUIDField(primary_key=True)
@@ -49,8 +51,10 @@ class Job(models.Model):
         return self.key
 
 
-class JobRevision(models.Model):
+class JobRevision(TenantScoped):
     """A definition as it once was; rows are never updated."""
+
+    tenant_path = "job__tenant"
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, db_index=False)
     revision = models.IntegerField()

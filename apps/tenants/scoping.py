@@ -78,14 +78,15 @@ class TenantQuerySet[M: models.Model](models.QuerySet[M]):
         return clone
 
 
+TenantManager = models.Manager.from_queryset(TenantQuerySet)
+
+
 class TenantScoped(models.Model):
     """Rows that belong to tenants, by a field ``tenant`` or along ``tenant_path``."""
 
     tenant_path: ClassVar[str] = "tenant"
 
-    objects: ClassVar[models.Manager[Any]] = models.Manager.from_queryset(
-        TenantQuerySet
-    )()
+    objects = TenantManager()
 
     class Meta:
         abstract = True

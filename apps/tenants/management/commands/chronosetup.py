@@ -45,8 +45,9 @@ class Command(BaseCommand):
     def handle(self, *, no_key: bool, **options: Any) -> None:
         try:
             with transaction.atomic():
-                # Two releases at once make one of each.
-                Tenant.objects.select_for_update().get(pk=DEFAULT_TENANT)
+                # Two releases at once make one of each; jobs are made meanwhile.
+                rows = Tenant.objects.select_for_update(no_key=True)
+                rows.get(pk=DEFAULT_TENANT)
                 said = [self._administrator(), *([] if no_key else [self._key()])]
         except ChronoError as error:
             raise CommandError(error.message) from None

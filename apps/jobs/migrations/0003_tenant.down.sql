@@ -1,0 +1,1 @@
+ALTER TABLE chrono_job DROP CONSTRAINT chrono_job_tenant;
