@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import django.db
 import pytest
@@ -36,7 +37,6 @@ AFTER: Millis = 7_000
 LEADER_STOPS = (
     "load_timers",
     "fire_if_held",
-    "read_epochs",
     "list_changed_jobs",
 )
 EDIT_STOPS = ("bump_epochs",)
@@ -53,10 +53,10 @@ class Play:
     dispatcher: Dispatcher
     histories: dict[uuid.UUID, History] = field(default_factory=dict)
 
-    def create(self, every: Millis = EVERY) -> uuid.UUID:
+    def create(self, every: Millis = EVERY, **fields: Any) -> uuid.UUID:
         """Create a job that fires at every multiple of so many milliseconds."""
         now = self.clock.moment
-        made = self.editor.do(commands.create_job, defined(every), now=now)
+        made = self.editor.do(commands.create_job, defined(every, **fields), now=now)
         era = Era(begin=now, every=every, anchor=0, version=1, active=True)
         self.histories[made.job_id] = History(made.job_id, [era])
         return made.job_id
@@ -64,19 +64,27 @@ class Play:
     def edit(self, job: uuid.UUID, change: str, every: Millis = AFTER) -> Any:
         """Return the call of one edit, at the present instant."""
         now = self.clock.moment
-        key = str(self.world.value("SELECT key FROM chrono_job WHERE id = %s", [job]))
+        [(key, policy)] = self.world.rows(
+            """
+            SELECT key, overlap_policy FROM chrono_job j JOIN chrono_job_revision r
+                ON r.job_id = j.id AND r.revision = j.revision
+            WHERE j.id = %s
+            """,
+            [job],
+        )
+        kept = {"key": key, "overlap_policy": policy}
         last = self.histories[job].eras[-1]
         return {
             "pause": partial(commands.pause_job, job, now=now),
             "resume": partial(commands.resume_job, job, now=now),
             "delete": partial(commands.delete_job, job, now=now),
             "schedule": partial(
-                commands.change_job, job, defined(every, key=key), now=now
+                commands.change_job, job, defined(every, **kept), now=now
             ),
             "payload": partial(
                 commands.change_job,
                 job,
-                defined(last.every, key=key, payload={"at": now}),
+                defined(last.every, **kept, payload={"at": now}),
                 now=now,
             ),
         }[change]
@@ -136,13 +144,16 @@ class Play:
         assert not found, f"{context}: {found}"
 
 
-def defined(every: Millis, *, key: str = "", payload: Any = None) -> Definition:
+def defined(every: Millis, **fields: Any) -> Definition:
+    """Return the definition of a job that fires at every multiple of ``every``."""
     return definition(
-        key=key or uuid.uuid4().hex,
-        interval=f"{every // 1000}s",
-        starts_at=format_instant(0),
-        overlap_policy="allow_all",
-        payload=payload,
+        **{
+            "key": uuid.uuid4().hex,
+            "interval": f"{every // 1000}s",
+            "starts_at": format_instant(0),
+            "overlap_policy": "allow_all",
+            **fields,
+        }
     )
 
 
@@ -186,7 +197,7 @@ def test_an_edit_between_all_statements_of_a_leader(
 def edit_between_statements(world: World, change: str) -> None:
     """A timer is due, and read, or in the wheel, while its job is edited."""
     act = open_play(world)
-    for number, order in enumerate(orders(5, 3)):
+    for number, order in enumerate(orders(4, 3)):
         job = act.create()
         if change == "resume":
             act.editor.do(act.edit(job, "pause"))
@@ -202,7 +213,7 @@ def edit_between_statements(world: World, change: str) -> None:
             (
                 act.leader,
                 paced(
-                    "step", act.dispatcher.step, act.leader, steps=5, stops=LEADER_STOPS
+                    "step", act.dispatcher.step, act.leader, steps=4, stops=LEADER_STOPS
                 ),
             ),
             (
@@ -300,26 +311,83 @@ def test_a_read_in_flight_over_an_edit_and_its_delta_is_thrown_away(
 
 
 def read_in_flight(world: World) -> None:
-    # Rows that were read before an edit come in after the leader heard of the edit:
-    # their epoch, from their own snapshot, tells.
+    # What was read before the edit comes in after the leader heard of the edit: its
+    # epoch, from its own snapshot, tells.
     act = open_play(world)
     job = act.create()
     act.clock.moment += EVERY + 5
-    part = partition_of(job)
     rows = scheduler.load_timers(
-        act.leader.conn, parts=[part], before=act.clock.moment, limit=10
+        act.leader.conn,
+        parts=[partition_of(job)],
+        before=act.clock.moment,
+        limit=10,
     )
     assert [row.job_id for row in rows] == [job]
     act.editor.do(act.edit(job, "payload"))
-    old, new = rows[0].epoch, act.dispatcher
-    new.notice()
-    [epochs] = scheduler.read_epochs(act.leader.conn, parts=[part])
-    changed = scheduler.list_changed_jobs(act.leader.conn, part=part, epoch=old)
-    assert epochs.epoch > old
-    assert changed == {job}
+    with mock.patch.object(scheduler, "load_timers", return_value=rows) as load:
+        act.dispatcher.step()
+        assert load.called
+    act.settle()
+    assert world.rows(
+        "SELECT outcome, kind, version, revision FROM chrono_occurrence"
+    ) == [(1, 1, 1, 2)]
+    act.check()
 
 
-@pytest.mark.parametrize("seed", range(8))
+def test_two_edits_with_nothing_decided_in_between(edit_world: World) -> None:
+    two_edits_in_a_row(edit_world)
+
+
+def two_edits_in_a_row(world: World) -> None:
+    # The second definition began at the first edit: what it would have fired before
+    # then is nobody's.
+    act = open_play(world)
+    job = act.create()
+    act.run_to(act.clock.moment + EVERY + 8_000)
+    for every in (3_000, 7_000):
+        act.editor.do(act.edit(job, "schedule", every=every))
+        act.note(job, "schedule", every=every)
+        act.clock.moment += 500
+    act.run_to(act.clock.moment + EVERY)
+    act.check()
+
+
+def test_a_pause_is_not_undone_by_an_edit_after_it(edit_world: World) -> None:
+    pause_and_edit(edit_world)
+
+
+def pause_and_edit(world: World) -> None:
+    act = open_play(world)
+    job = act.create()
+    act.run_to(act.clock.moment + EVERY + 5)
+    act.editor.do(act.edit(job, "pause"))
+    act.note(job, "pause")
+    act.run_to(act.clock.moment + 3 * EVERY)
+    for change in ("resume", "schedule"):
+        act.editor.do(act.edit(job, change))
+        act.note(job, change)
+    act.run_to(act.clock.moment + EVERY)
+    act.check()
+
+
+def test_overlap_is_known_across_an_edit(edit_world: World) -> None:
+    overlap_across_an_edit(edit_world)
+
+
+def overlap_across_an_edit(world: World) -> None:
+    act = open_play(world)
+    job = act.create(overlap_policy="skip")
+    act.run_to(act.clock.moment + EVERY + 5)
+    act.editor.do(act.edit(job, "schedule"))
+    act.note(job, "schedule")
+    act.run_to(act.clock.moment + EVERY)
+    [first, *others] = oracle.read(world.observer, job)
+    assert first.reason is None
+    assert {row.reason for row in others} == {Reason.OVERLAP}
+    act.check()
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_histories_drawn_by_lot(edit_world: World, seed: int) -> None:
     histories_by_lot(edit_world, seed)
 

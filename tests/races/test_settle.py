@@ -245,7 +245,7 @@ def watch(
     for lease in runs.list_leases(worker.conn, worker=worker.id):
         assert lease.run_id in told, "a worker runs it and is not told"
         worker.retry(lease)
-    for _ in range(3):
+    for _ in range(2):
         rows = [row for row in leader.load(job.part) if row.ref == run]
         leader.fire(rows)
         assert worker.claim(job) == [], "it was claimed after its cancel"
