@@ -162,7 +162,7 @@ def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
         f"odd_{name}": []
         for name in (
             *("run", "token", "state", "reason", "spent", "due", "error"),
-            *("result", "payload"),
+            "result",
         )
     }
     worker = uuid.uuid4()

@@ -81,7 +81,7 @@ class Settlement:
 
     ``state`` is a final :class:`~chrono.rules.states.RunState`, or 0 for: again at
     ``due``, with ``spent`` (0 or 1) added to the attempt number. ``error`` writes a row
-    of ``attempt``; ``payload`` is what a dead letter keeps.
+    of ``attempt``.
     """
 
     run_id: uuid.UUID
@@ -92,7 +92,6 @@ class Settlement:
     due: Millis = 0
     error: str | None = None
     result: Any = None
-    payload: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +106,6 @@ class Orphan:
     token: uuid.UUID
     job_deleted: bool
     retry_policy: dict[str, Any] | None
-    payload: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +276,6 @@ def settle_if_leased(
             "odd_due": [s.due for s in odd],
             "odd_error": [s.error for s in odd],
             "odd_result": [_json(s.result) for s in odd],
-            "odd_payload": [_json(s.payload) for s in odd],
             "horizon": horizon,
         },
     )
@@ -310,9 +307,8 @@ def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
             token=token,
             job_deleted=bool(deleted),
             retry_policy=policy,
-            payload=payload,
         )
-        for run, part, job, revision, attempt, token, deleted, policy, payload in _SQL[
+        for run, part, job, revision, attempt, token, deleted, policy in _SQL[
             "list_orphans"
         ].run(conn, {"limit": limit})
     ]

@@ -87,7 +87,6 @@ def verdict_on(orphan: Orphan, *, now: Millis) -> Settlement:
             state=RunState.DEAD,
             reason=Reason.WORKER_LOST,
             error=LOST,
-            payload=orphan.payload,
         )
     return Settlement(
         run_id=orphan.run_id,

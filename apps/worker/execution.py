@@ -170,5 +170,4 @@ def _failed(
         state=RunState.DEAD,
         reason=verdict.reason,
         error=error,
-        payload=prepared.payload,
     )

@@ -90,6 +90,21 @@ def test_a_run_that_loses_its_last_attempt_is_dead(conn: Connection) -> None:
     assert errors[0]["attempt"] == 2
 
 
+def test_a_payload_that_python_cannot_read_does_not_stop_the_sweep(
+    conn: Connection,
+) -> None:
+    job = make_job(conn, target=TASK, retry_policy={"max_attempts": 1}, payload={})
+    conn.execute(
+        "UPDATE chrono_job_revision SET payload = %s::text::jsonb", ["9" * 5_000]
+    )
+    make_ready(conn, job)
+    store.claim_ready(conn, queue="default", limit=1, worker=uuid.uuid4())
+    assert Sweep().step(conn, now=DUE, horizon=HORIZON) == 1
+    assert conn.execute("SELECT payload::text FROM chrono_dead_letter").fetchall() == [
+        ("9" * 5_000,)
+    ]
+
+
 def test_a_deleted_job_s_run_is_cancelled(conn: Connection) -> None:
     job = make_job(conn, target=TASK, deleted=True)
     make_ready(conn, job)

@@ -78,7 +78,6 @@ def test_one_refused_row_is_stored_with_a_note_and_the_others_as_they_are(
             state=RunState.DEAD,
             reason=Reason.NON_RETRYABLE,
             error="a\x00b",
-            payload={"n": 1},
         ),
     ]
     [(_, held)] = settle(dsn, batch, steps=1)

@@ -12,7 +12,7 @@ WITH freed AS MATERIALIZED (
     WHERE run_id = ANY(%(runs)s::uuid[]) AND token = ANY(%(tokens)s::uuid[])
     RETURNING *
 ), odd AS MATERIALIZED (
-    SELECT f.*, d.error, d.payload, d.result, d.spent,
+    SELECT f.*, d.error, d.result, d.spent,
         CASE WHEN f.cancel AND d.state <> 1 THEN 4 ELSE d.state END AS state,
         CASE WHEN f.cancel AND d.state <> 1 THEN 18 ELSE nullif(d.reason, 0) END
             AS reason,
@@ -25,9 +25,8 @@ WITH freed AS MATERIALIZED (
         SELECT * FROM unnest(
             %(odd_run)s::uuid[], %(odd_token)s::uuid[], %(odd_state)s::smallint[],
             %(odd_reason)s::smallint[], %(odd_spent)s::smallint[],
-            %(odd_due)s::bigint[], %(odd_error)s::text[], %(odd_result)s::jsonb[],
-            %(odd_payload)s::jsonb[]
-        ) AS o (run_id, token, state, reason, spent, due, error, result, payload)
+            %(odd_due)s::bigint[], %(odd_error)s::text[], %(odd_result)s::jsonb[]
+        ) AS o (run_id, token, state, reason, spent, due, error, result)
     ) d ON d.run_id = f.run_id AND d.token = f.token
 ), succeeded AS (
     INSERT INTO chrono_run (
@@ -62,7 +61,10 @@ WITH freed AS MATERIALIZED (
         coalesce((
             SELECT i.payload FROM chrono_run_input i
             WHERE i.part = odd.part AND i.run_id = odd.run_id
-        ), payload),
+        ), (
+            SELECT j.payload FROM chrono_job_revision j
+            WHERE j.job_id = odd.job_id AND j.revision = odd.revision
+        )),
         coalesce((
             SELECT jsonb_agg(jsonb_build_object(
                 'attempt', a.attempt, 'reason', a.reason, 'error', a.error,
