@@ -140,12 +140,12 @@ class Compiled:
 
     def __init__(self, reading: dialect.Reading) -> None:
         self.reading = reading
-        self._seconds = _mask(dialect.SECOND, reading.second)
-        self._minutes = _mask(dialect.MINUTE, reading.minute)
-        self.hours = _mask(dialect.HOUR, reading.hour)
-        self.months = _mask(dialect.MONTH, reading.month)
-        self._days = _mask(dialect.DAY_OF_MONTH, reading.day_of_month)
-        weekdays = _mask(dialect.DAY_OF_WEEK, reading.day_of_week)
+        self._seconds = mask(dialect.SECOND, reading.second)
+        self._minutes = mask(dialect.MINUTE, reading.minute)
+        self.hours = mask(dialect.HOUR, reading.hour)
+        self.months = mask(dialect.MONTH, reading.month)
+        self._days = mask(dialect.DAY_OF_MONTH, reading.day_of_month)
+        weekdays = mask(dialect.DAY_OF_WEEK, reading.day_of_week)
         self._weekdays = [
             sum(
                 1 << day
@@ -311,7 +311,7 @@ _COLUMNS = (
 
 
 @lru_cache(maxsize=4096)
-def _mask(field: Field, text: str) -> int:
+def mask(field: Field, text: str) -> int:
     """Return the values of a plain column as a bit mask."""
     if not text:
         return 0
@@ -324,7 +324,7 @@ def _mask(field: Field, text: str) -> int:
     columns[index] = text
     expanded, _ = croniter.expand(" ".join(columns))
     if expanded[index] == ["*"]:
-        return _mask(field, "*")
+        return mask(field, "*")
     return sum(1 << int(value) for value in set(expanded[index]))
 
 

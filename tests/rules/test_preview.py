@@ -2,12 +2,14 @@
 
 import json
 import time
+from uuid import UUID
 
 import pytest
 from django.core.management import call_command
 
 from chrono.rules.instants import parse_instant
-from chrono.rules.preview import preview
+from chrono.rules.preview import foresee, preview
+from chrono.rules.schedule import CronSchedule
 
 AFTER = "2026-01-01T00:00:00Z"
 
@@ -95,3 +97,46 @@ def test_the_command_speaks_to_people_too(capsys):
     with pytest.raises(SystemExit):
         call_command("preview", "0 24 * * *")
     assert capsys.readouterr().err.startswith("bad_cron: hour: 24")
+
+
+def foreseen(cron, after, count=3, **options):
+    schedule = CronSchedule(cron, **options)
+    return foresee(schedule, after=parse_instant(after), count=count)
+
+
+def test_a_fire_moved_out_of_a_gap_says_so():
+    found = foreseen("30 2 * * *", "2027-03-13T12:00:00Z", timezone="America/New_York")
+    moved, *rest = found.fires
+    assert moved.local == "2027-03-14T03:00:00-04:00"
+    assert moved.note == "02:30 does not exist on this day: it fires here instead"
+    assert [fire.note for fire in rest] == [None, None]
+    assert found.text == "At 02:30 every day, America/New_York time."
+
+
+def test_a_fire_that_is_on_the_first_instant_after_a_gap_anyway_has_no_note():
+    found = foreseen("0 3 * * *", "2027-03-13T12:00:00Z", timezone="America/New_York")
+    assert found.fires[0].local == "2027-03-14T03:00:00-04:00"
+    assert found.fires[0].note is None
+
+
+def test_both_fires_of_a_repeated_hour_say_which_they_are():
+    found = foreseen(
+        "30 1 * * *",
+        "2026-11-01T04:00:00Z",
+        timezone="America/New_York",
+        dst_fold="both",
+    )
+    assert [fire.note for fire in found.fires] == [
+        "01:30 comes twice on this day: this is the first",
+        "01:30 comes twice on this day: this is the second",
+        None,
+    ]
+
+
+def test_what_h_stands_for_is_an_example_until_there_is_a_job():
+    after = parse_instant("2026-01-01T00:00:00Z")
+    schedule = CronSchedule("H 3 * * *")
+    found = foresee(schedule, after=after, count=1)
+    assert [one.code for one in found.warnings] == ["hash-example"]
+    settled = foresee(schedule, after=after, count=1, job_id=UUID(int=7))
+    assert settled.warnings == ()
