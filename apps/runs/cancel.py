@@ -1,41 +1,57 @@
 """Cancel one run, wherever it is."""
 
 import uuid
+from collections.abc import Callable
+from functools import partial
 
 from apps.runs import store
+from apps.runs.errors import RunFinished, RunNotFound
+from apps.runs.selectors import get_run, state_of
 from apps.runtime.sessions import Connection
-from chrono.rules.errors import ChronoError
+from apps.tenants import audit
+from apps.tenants.actor import Actor, Scope
+from apps.tenants.event import Event
 from chrono.rules.keys import partition_of_run
-from chrono.rules.states import Reason, RunState
+from chrono.rules.states import Reason, RunState, is_final
+
+__all__ = ["RunFinished", "RunNotFound", "cancel", "cancel_by"]
 
 LOOKS = 20
 
-
-class RunNotFound(ChronoError):
-    """There is no such run."""
-
-    code = "run_not_found"
+type Note = Callable[[RunState], None]
+"""Writes down what a step did, in the step's own transaction."""
 
 
 def cancel(
-    conn: Connection, run: uuid.UUID, *, reason: Reason = Reason.OPERATOR
+    conn: Connection,
+    run: uuid.UUID,
+    *,
+    reason: Reason = Reason.OPERATOR,
+    note: Note | None = None,
 ) -> RunState:
     """Cancel a run for good; return CANCELLED, RUNNING if flagged, or its final state.
 
     ``conn`` is an autocommit session: each look is a statement of its own, since a run
     that moves between tables is missed by one snapshot. A waiting run is cancelled when
     this returns; a running one is flagged, and its worker told with its next beat.
+    ``note`` is called once at most, in the transaction of the step that did it.
     Raises :class:`RunNotFound` after finding it nowhere in many looks.
     """
     part = partition_of_run(run)
     for _ in range(LOOKS):
         for timers in store.TIMERS:
-            if store.cancel_if_timed(
-                conn, run=run, part=part, reason=reason, timers=timers
-            ):
+            timed = partial(
+                store.cancel_if_timed, run=run, part=part, reason=reason, timers=timers
+            )
+            if _step(conn, timed, note, RunState.CANCELLED):
                 return RunState.CANCELLED
-        store.cancel_if_ready(conn, run=run, reason=reason)
-        flagged = store.cancel_if_leased(conn, run=run, part=part)
+        ready = partial(store.cancel_if_ready, run=run, reason=reason)
+        if _step(conn, ready, note, RunState.CANCELLED):
+            note = None
+        leased = partial(store.cancel_if_leased, run=run, part=part)
+        flagged = _step(conn, leased, note, RunState.RUNNING)
+        if flagged:
+            note = None
         for place in store.locate_run(conn, run=run, part=part):
             # Withdrawn by us, or ended in another way before we came.
             if place.table == "run" and place.detail is not None:
@@ -43,3 +59,53 @@ def cancel(
         if flagged:
             return RunState.RUNNING
     raise RunNotFound
+
+
+def cancel_by(
+    conn: Connection, run: uuid.UUID, *, tenant: int, actor: Actor, reason: str = ""
+) -> RunState:
+    """Cancel a run of a tenant for somebody, and write down that they did.
+
+    Returns CANCELLED, or RUNNING where its worker is told; a run that is cancelled
+    already stays so. Raises Forbidden, RunNotFound, and RunFinished for a run that
+    ended otherwise. ``conn`` as for :func:`cancel`.
+    """
+    actor.require(Scope.OPERATE)
+    row, _ = get_run(conn, run, tenant=tenant)
+    before = state_of(row)
+    if before is RunState.CANCELLED:
+        return before
+    if is_final(before):
+        raise RunFinished(f"The run is over: {before.label}.")
+
+    def note(after: RunState) -> None:
+        event = Event(
+            tenant=tenant,
+            action="run.cancel",
+            object_kind="run",
+            object_id=str(run),
+            before={"state": before.label, "cancel_requested": row.cancel},
+            after={"state": after.label, "cancel_requested": True},
+            reason=reason,
+        )
+        audit.record(conn, actor=actor, events=[event])
+
+    state = cancel(conn, run, note=None if row.cancel else note)
+    if state not in (RunState.CANCELLED, RunState.RUNNING):
+        raise RunFinished(f"The run is over: {state.label}.")
+    return state
+
+
+def _step(
+    conn: Connection,
+    act: Callable[[Connection], bool],
+    note: Note | None,
+    after: RunState,
+) -> bool:
+    if note is None:
+        return act(conn)
+    with conn.transaction():
+        done = act(conn)
+        if done:
+            note(after)
+    return done

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from apps.runs import store
-from apps.runs.cancel import RunNotFound
+from apps.runs.errors import RunNotFound
 from apps.runs.store import AttemptRow, JobRunKey, RunDetail, RunRow
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import LATEST, Millis

@@ -1,0 +1,15 @@
+"""What can be wrong with a request about a run; each docstring is its message."""
+
+from chrono.rules.errors import ChronoError
+
+
+class RunNotFound(ChronoError):
+    """There is no such run."""
+
+    code = "run_not_found"
+
+
+class RunFinished(ChronoError):
+    """The run is over; nothing about it changes any more."""
+
+    code = "run_finished"
