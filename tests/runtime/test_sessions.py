@@ -119,12 +119,10 @@ def test_a_setting_that_does_not_take_is_named(dsn: str) -> None:
 def test_a_system_without_a_timeout_of_tcp_is_no_refusal(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "UNKNOWN_TO_SYSTEM", {"statement_timeout": "5"})
-    connect(
-        dsn, name="test", settings={"statement_timeout": "5ms"}, direct=True
-    ).close()
+    monkeypatch.setattr(sessions, "UNKNOWN_TO_SYSTEM", {"lock_timeout": "5"})
+    connect(dsn, name="test", settings={"lock_timeout": "5ms"}, direct=True).close()
     with pytest.raises(SettingRefused):
-        connect(dsn, name="t", settings={"statement_timeout": "6ms"}, direct=True)
+        connect(dsn, name="t", settings={"lock_timeout": "6ms"}, direct=True)
 
 
 def test_a_setting_that_the_server_does_not_know_yet_is_left_out(
