@@ -1,0 +1,24 @@
+"""A short hammering with a fixed seed; `python -m tests.races.hammer` goes on longer."""
+
+from collections import Counter
+
+import pytest
+
+from tests.races.hammer import hammer
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_doubled_or_stale_under_a_hammer(database: str) -> None:
+    wrong, counts = hammer(database, seed=1, seconds=10)
+    assert not wrong, Counter(wrong).most_common(10)
+    # It did what it is there for.
+    for what in (
+        "oracle: occurrences",
+        "auditor: snapshots",
+        "leader: takeovers",
+        "worker: deaths",
+        "canceller: cancelled",
+        "upkeep: far moved",
+        "upkeep: turns of the ring",
+    ):
+        assert counts[what], what
