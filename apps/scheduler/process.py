@@ -25,6 +25,8 @@ from chrono.rules.instants import Millis
 log = logging.getLogger("chrono.scheduler")
 
 PREPARE_TRIES = 20
+REST_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""How long to wait for the database after the first, second … loss in a row."""
 
 
 class Scheduler:
@@ -34,6 +36,7 @@ class Scheduler:
         self._url = url
         self._shift = clock_shift
         self._served = False
+        self._losses = 0
         self.waiter = Waiter()
         self._firing = Pulse("firing")
         self._electing = Pulse("leadership")
@@ -46,25 +49,28 @@ class Scheduler:
         are waited out.
         """
         Watchdog([self._firing, self._electing]).start()
-        failures = 0
         while not self.waiter.stopping.is_set():
             try:
                 self._serve()
-            except psycopg.OperationalError as error:
+            except (psycopg.OperationalError, psycopg.InterfaceError, ChronoError) as e:
                 if not self._served:
                     raise
                 self._firing.armed = self._electing.armed = False
-                log.warning("database lost: %s", str(error).splitlines()[0])
-                self.waiter.wait(min(8.0, 0.25 * 2**failures))
-                failures += 1
-            else:
-                failures = 0
+                log.warning("database lost: %s", str(e).partition("\n")[0])
+                self.waiter.wait(REST_S[min(self._losses, len(REST_S) - 1)])
+                self._losses += 1
 
     def _serve(self) -> None:
         with contextlib.ExitStack() as stack:
             hot = stack.enter_context(connect_hot(self._url, name="chrono fire"))
             ear = stack.enter_context(connect_listener(self._url, name="chrono ear"))
             notify.listen(ear, notify.JOBS, notify.LEADERSHIP)
+            # A session of its own: a notice that came with the answer to a statement
+            # would not be seen on the socket.
+            mouth = stack.enter_context(
+                connect_listener(self._url, name="chrono voice")
+            )
+            voice = notify.Voice(mouth)
             clock = DatabaseClock(hot, shift=self._shift)
             dispatcher = Dispatcher(hot, clock, progress=self._firing.beat)
             upkeep = Upkeep(
@@ -79,12 +85,13 @@ class Scheduler:
                 pulse=self._electing,
             )
             self._served = True
+            self._losses = 0
             stack.callback(upkeep.stop)
-            stack.callback(self._step_down, dispatcher, leadership, ear)
+            stack.callback(self._step_down, dispatcher, leadership, voice)
             leadership.start()
             upkeep.start()
             log.info("scheduler %s is up", leadership.owner)
-            self._loop(dispatcher, leadership, hot, ear, clock)
+            self._loop(dispatcher, leadership, hot, ear, voice, clock)
             log.info("scheduler %s stops", leadership.owner)
 
     def _prepare(self, upkeep: Upkeep) -> None:
@@ -103,9 +110,9 @@ class Scheduler:
         leadership: Leadership,
         hot: Connection,
         ear: Connection,
+        voice: notify.Voice,
         clock: DatabaseClock,
     ) -> None:
-        voice = notify.Voice(ear)
         while not self.waiter.stopping.is_set():
             self._firing.beat()
             self._firing.armed = bool(dispatcher.cache.held)
@@ -136,10 +143,10 @@ class Scheduler:
             dispatcher.adopt(change.gained)
 
     def _step_down(
-        self, dispatcher: Dispatcher, leadership: Leadership, ear: Connection
+        self, dispatcher: Dispatcher, leadership: Leadership, voice: notify.Voice
     ) -> None:
         self._firing.armed = False
         dispatcher.resign(list(dispatcher.cache.held))
         leadership.stop()
         with contextlib.suppress(psycopg.Error, ChronoError):
-            notify.Voice(ear).say(notify.LEADERSHIP, ())
+            voice.say(notify.LEADERSHIP, ())

@@ -176,8 +176,7 @@ def test_a_row_that_cannot_be_fired_stops_nobody_else(leader: Leader) -> None:
     bad = leader.create("bad", interval="1s", overlap_policy="allow_all")
     goods = [leader.create(f"good {n}", interval="1s") for n in range(5)]
     leader.conn.execute(
-        "ALTER TABLE chrono_occurrence ADD CONSTRAINT poison CHECK (job_id <> %s)"
-        % f"'{bad}'"
+        f"ALTER TABLE chrono_occurrence ADD CONSTRAINT poison CHECK (job_id <> '{bad}')"
     )
     leader.run_to(NOON + 2 * SECOND)
     assert leader.fired(bad) == []
