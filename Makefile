@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	smoke failover bench bench-quick
+	openapi smoke failover bench bench-quick
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ layers: setup ## Check who imports whom
 migrations: setup ## Look whether the migrations say all that the models say
 	@$(PY) -W "ignore:Got an error checking:RuntimeWarning" manage.py \
 		makemigrations --settings tests.settings --check --dry-run
+
+openapi: setup ## Write docs/openapi.json anew from the views
+	@$(PY) manage.py spectacular --settings tests.settings --format openapi-json \
+		--validate --fail-on-warn --file docs/openapi.json
 
 smoke: setup ## Run the whole stack against an oracle and a ledger
 	@$(PY) -m tests.rigs.smoke $(ARGS)

@@ -168,6 +168,16 @@ REST_FRAMEWORK = {
     "URL_FORMAT_OVERRIDE": None,
 }
 
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Chrono",
+    "DESCRIPTION": "Jobs, their schedules and their runs.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "PREPROCESSING_HOOKS": ["apps.api.schema.only_versioned"],
+    "POSTPROCESSING_HOOKS": ["apps.api.schema.complete"],
+}
+
 USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = False
@@ -251,6 +261,8 @@ LOGGING = {
             "formatter": "json" if os.environ.get("CHRONO_LOG") == "json" else "text",
         },
     },
+    # The web has its own line for each request; what breaks is told with its trace.
+    "loggers": {"django.request": {"level": "ERROR"}},
     "root": {
         "handlers": ["stdout"],
         "level": os.environ.get("CHRONO_LOG_LEVEL", "INFO").upper(),

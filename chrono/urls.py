@@ -9,3 +9,7 @@ urlpatterns = [
     path("", include("apps.api.urls")),
     path("admin/", admin.site.urls),
 ]
+
+handler400 = "apps.api.refusals.bad_request"
+handler404 = "apps.api.refusals.not_found"
+handler500 = "apps.api.refusals.server_error"

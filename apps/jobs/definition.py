@@ -143,6 +143,18 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
     )
 
 
+def parse_schedule(
+    data: Mapping[str, Any], *, anchor: Millis
+) -> tuple[Schedule, Millis]:
+    """Return the schedule and the jitter window that a definition's fields mean.
+
+    An interval without `starts_at` counts from ``anchor``; no H is resolved. Raises as
+    :func:`parse_definition` does, for these fields alone.
+    """
+    schedule = _schedule(data, anchor=anchor)
+    return schedule, _jitter_window(data, resolve(schedule, _NOBODY))
+
+
 def _check_names(data: Mapping[str, Any]) -> None:
     for name in data:
         if name in FIELDS:
@@ -155,11 +167,11 @@ def _check_names(data: Mapping[str, Any]) -> None:
         raise UnknownField(f"A definition has no field {shown}{hint}", field=shown)
 
 
-def _schedule(data: Mapping[str, Any]) -> Schedule:
+def _schedule(data: Mapping[str, Any], *, anchor: Millis = 0) -> Schedule:
     for name in ("cron", "interval", "run_at"):
         if data.get(name) == "":
             raise BadValue(f"{name} is empty.", field=name)
-    schedule = schedule_from_json(data, anchor=0)
+    schedule = schedule_from_json(data, anchor=anchor)
     if not isinstance(schedule, CronSchedule):
         for name in _CRON_ONLY:
             if data.get(name) is not None:

@@ -43,6 +43,17 @@ class ManualClock:
         return self.moment
 
 
+def skew(conn: Connection) -> float:
+    """Return how many milliseconds this node's wall clock is before the database's.
+
+    For people to look at; nothing is decided by a node's wall clock.
+    """
+    before = time.time() * 1000
+    database = store.read_clock(conn)
+    after = time.time() * 1000
+    return (before + after) / 2 - database
+
+
 class DatabaseClock:
     """The database's clock as seen from here; probe it every :data:`PROBE_EVERY`."""
 

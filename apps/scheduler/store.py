@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.runtime import sql
+from apps.runtime.locks import MEMBER_LOCKS, PARTITION_LOCKS, UPKEEP_LOCKS
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
 
@@ -30,11 +31,6 @@ _SQL = {
         "fire_if_held",
     )
 }
-
-# Advisory locks: a class for leadership of a partition, for being a member, for upkeep.
-PARTITION_LOCKS = 0x4348_0001
-MEMBER_LOCKS = 0x4348_0002
-UPKEEP_LOCKS = 0x4348_0003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from apps.jobs.commands import create_job
 from apps.jobs.definition import parse_definition
-from apps.scheduler.store import PARTITION_LOCKS
+from apps.runtime.locks import PARTITION_LOCKS
 from chrono.rules.instants import to_millis
 from tests.support import pg
 from tests.support.relay import pooled

@@ -1,0 +1,116 @@
+"""Is the process alive, may it get requests, and does the whole do its work?
+
+Open to everybody, so none names a host, a tenant or a job.
+"""
+
+import logging
+from typing import Any
+
+import psycopg
+from django import db
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from apps.api import store
+from apps.runtime.clock import skew
+from apps.runtime.django_session import raw_connection, unapplied_migrations
+from apps.runtime.sessions import Connection
+from chrono.rules.lease import LEASE_TTL
+from chrono.rules.partitions import PARTITIONS
+
+log = logging.getLogger("chrono.web")
+
+LATE_MS = 5_000
+"""From here on the oldest due timer means that firing has fallen behind."""
+SKEW_MS = 5_000
+
+_migrated = False
+
+
+@require_safe
+def livez(request: HttpRequest) -> JsonResponse:
+    """Answer: this process answers."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+@never_cache
+def readyz(request: HttpRequest) -> JsonResponse:
+    """Answer 200 where a request would be served, else 503 with what is missing."""
+    checks = {"database": "ok", "migrations": "ok"}
+    try:
+        if store.read_recovery(raw_connection()):
+            checks["database"] = "in recovery"
+        elif not _is_migrated():
+            checks["migrations"] = "not applied"
+    except (psycopg.Error, db.Error) as error:
+        log.warning("not ready: %s", " ".join(str(error).split())[:300])
+        checks["database"] = "unreachable"
+    ready = all(said == "ok" for said in checks.values())
+    return JsonResponse(
+        {"status": "ok" if ready else "unavailable", "checks": checks},
+        status=200 if ready else 503,
+    )
+
+
+@require_safe
+@never_cache
+def status(request: HttpRequest) -> JsonResponse:
+    """Answer how the whole does; `problems` is empty where all is well."""
+    try:
+        found = _look(raw_connection())
+    except (psycopg.Error, db.Error) as error:
+        log.warning("no status: %s", " ".join(str(error).split())[:300])
+        found = {"problems": ["the database does not answer"]}
+    well = not found["problems"]
+    return JsonResponse({"status": "ok" if well else "degraded", **found})
+
+
+def _look(conn: Connection) -> dict[str, Any]:
+    leaders = store.read_leaders(conn)
+    late = store.read_oldest_due(conn)
+    ready = store.list_oldest_ready(conn)
+    workers = store.list_workers_alive(conn)
+    ahead = round(skew(conn))
+    return {
+        "problems": _problems(
+            partitions=leaders.partitions, late=late, workers=workers, ahead=ahead
+        ),
+        "schedulers": leaders.schedulers,
+        "partitions_led": leaders.partitions,
+        "partitions": PARTITIONS,
+        "oldest_due_lag_ms": late,
+        "oldest_ready_age_ms": ready,
+        "workers": [
+            {
+                "id": str(worker.id),
+                "queues": list(worker.queues),
+                "concurrency": worker.concurrency,
+                "last_beat_age_ms": worker.beat_age,
+            }
+            for worker in workers
+        ],
+        "clock_skew_ms": ahead,
+    }
+
+
+def _problems(
+    *, partitions: int, late: int, workers: list[store.WorkerAlive], ahead: int
+) -> list[str]:
+    beating = [worker for worker in workers if worker.beat_age < LEASE_TTL]
+    found = {
+        f"{PARTITIONS - partitions} partitions have no leader": partitions < PARTITIONS,
+        f"the oldest timer is {late} ms late": late > LATE_MS,
+        "no worker beats": not beating,
+        f"this node's clock is {ahead} ms from the database's": abs(ahead) > SKEW_MS,
+    }
+    return [text for text, holds in found.items() if holds]
+
+
+def _is_migrated() -> bool:
+    # What this code has cannot change while it runs, and nothing is unapplied again.
+    global _migrated
+    if not _migrated:
+        _migrated = not unapplied_migrations()
+    return _migrated

@@ -1,0 +1,302 @@
+"""The shapes of requests and answers as JSON Schema, for the OpenAPI document.
+
+A view says which it takes and gives; tests and the fuzzer hold the answers to them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
+
+from chrono.rules.states import Priority, Reason, RunState, status_of
+
+type Schema = dict[str, Any]
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a named shape."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def json(schema: Schema) -> Schema:
+    """Return what a view names as its request: a body of JSON."""
+    return {"application/json": schema}
+
+
+def nullable(schema: Schema) -> Schema:
+    """Return the schema that allows null besides."""
+    if "enum" in schema:
+        return {
+            **schema,
+            "type": [schema["type"], "null"],
+            "enum": [*schema["enum"], None],
+        }
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def record(
+    properties: dict[str, Schema], *, required: Sequence[str] | None = None
+) -> Schema:
+    """Return the schema of an object with these properties and no other."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties) if required is None else list(required),
+        "additionalProperties": False,
+    }
+
+
+TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer"}
+FLAG: Schema = {"type": "boolean"}
+UUID: Schema = {"type": "string", "format": "uuid"}
+INSTANT: Schema = {
+    "type": "string",
+    "format": "date-time",
+    "examples": ["2026-11-29T15:00:00Z"],
+}
+QUEUE: Schema = {"type": "string", "maxLength": 64, "minLength": 1}
+ANYTHING: Schema = {"description": "Any JSON value."}
+
+STATE: Schema = {"type": "string", "enum": [state.label for state in RunState]}
+STATUS: Schema = {
+    "type": "string",
+    "enum": list(dict.fromkeys(status_of(state) for state in RunState)),
+}
+REASON: Schema = {"type": "string", "enum": [reason.label for reason in Reason]}
+PRIORITY: Schema = {"type": "string", "enum": [one.label for one in Priority]}
+
+
+def words_parameter(
+    name: str, words: Sequence[str], description: str
+) -> OpenApiParameter:
+    """Return the parameter that takes one or more of these words with commas."""
+    one = "|".join(words)
+    return OpenApiParameter(
+        name,
+        {"type": "string", "pattern": f"^({one})(,({one}))*$"},
+        description=f"{description} One or more, with commas.",
+    )
+
+
+PAGE_PARAMETERS = [
+    OpenApiParameter(
+        "limit",
+        {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
+        description="How many items at most.",
+    ),
+    OpenApiParameter(
+        "cursor",
+        {"type": "string", "minLength": 1, "maxLength": 500},
+        description="The `next_cursor` of the page before, with the same filters.",
+    ),
+]
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+    location="header",
+    description="Sent again with the same key, the request has no second effect and "
+    "gets the first answer, for 24 hours.",
+)
+
+RUN_SHORT: dict[str, Schema] = {
+    "id": UUID,
+    "job_id": UUID,
+    "job_key": TEXT,
+    "status": STATUS,
+    "state": STATE,
+    "reason": nullable(REASON),
+    "cancel_requested": FLAG,
+    "scheduled_for": INSTANT,
+    "due_at": nullable(INSTANT),
+    "dispatched_at": nullable(INSTANT),
+    "started_at": nullable(INSTANT),
+    "finished_at": nullable(INSTANT),
+    "dispatch_lag_ms": nullable(WHOLE),
+    "start_lag_ms": nullable(WHOLE),
+    "duration_ms": nullable(WHOLE),
+    "attempt": nullable(WHOLE),
+    "next_retry_at": nullable(INSTANT),
+    "queue": nullable(TEXT),
+    "priority": nullable(PRIORITY),
+    "revision": WHOLE,
+    "partition": WHOLE,
+    "fence": nullable(WHOLE),
+    "worker": nullable(UUID),
+}
+Run: Schema = ref("Run")
+RunPage: Schema = ref("RunPage")
+AttemptList: Schema = ref("AttemptList")
+Cancel: Schema = ref("Cancel")
+Preview: Schema = ref("Preview")
+PreviewRequest: Schema = ref("PreviewRequest")
+Problem: Schema = ref("Problem")
+
+SCHEDULE: dict[str, Schema] = {
+    "cron": {
+        "type": "string",
+        "maxLength": 256,
+        "description": "Five columns, six with `seconds`, or `@daily`, `@every 90s`.",
+        "examples": ["30 9 * * 1-5"],
+    },
+    "timezone": {
+        "type": "string",
+        "description": "An IANA name; UTC where left out.",
+        "examples": ["Europe/Berlin"],
+    },
+    "seconds": {"type": "boolean", "description": "Six columns, seconds first."},
+    "dst_gap": {"type": "string", "enum": ["shift", "skip"]},
+    "dst_fold": {"type": "string", "enum": ["first", "second", "both"]},
+    "interval": {
+        "type": "string",
+        "description": "A duration: 90s, 15m, 2h or PT1H30M.",
+        "examples": ["15m"],
+    },
+    "starts_at": {**INSTANT, "description": "From where an interval counts."},
+    "run_at": {**INSTANT, "description": "A single instant."},
+}
+
+COMPONENTS: dict[str, Schema] = {
+    "Problem": {
+        "type": "object",
+        "description": "Why a request was refused (RFC 9457).",
+        "properties": {
+            "type": TEXT,
+            "title": TEXT,
+            "status": WHOLE,
+            "detail": TEXT,
+            "instance": TEXT,
+            "code": {"type": "string", "description": "The stable word for machines."},
+            "errors": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "description": "What is at fault: one of pointer (into the body), "
+                    "parameter and header.",
+                    "properties": {
+                        "pointer": TEXT,
+                        "parameter": TEXT,
+                        "header": TEXT,
+                        "code": TEXT,
+                        "detail": TEXT,
+                    },
+                    "required": ["code", "detail"],
+                    "additionalProperties": False,
+                },
+            },
+            "request_id": TEXT,
+        },
+        "required": [
+            "type",
+            "title",
+            "status",
+            "detail",
+            "instance",
+            "code",
+            "errors",
+            "request_id",
+        ],
+        "additionalProperties": False,
+    },
+    "RunItem": record(RUN_SHORT),
+    "Run": record(
+        {
+            **RUN_SHORT,
+            "trigger": nullable(
+                {"type": "string", "enum": ["schedule", "catchup", "manual"]}
+            ),
+            "attempt_group": nullable(WHOLE),
+            "max_attempts": nullable(WHOLE),
+            "lease_until": nullable(INSTANT),
+            "idempotency_key": TEXT,
+            "payload": ANYTHING,
+            "result": ANYTHING,
+            "checkpoint": ANYTHING,
+            "error": {
+                **record({"reason": REASON, "message": TEXT, "at": nullable(INSTANT)}),
+                "type": ["object", "null"],
+                "description": "Of the last attempt that failed.",
+            },
+        }
+    ),
+    "RunPage": record(
+        {
+            "items": {"type": "array", "items": ref("RunItem")},
+            "next_cursor": nullable(TEXT),
+        }
+    ),
+    "AttemptList": record(
+        {
+            "items": {
+                "type": "array",
+                "items": record(
+                    {
+                        "attempt": WHOLE,
+                        "outcome": STATE,
+                        "reason": nullable(REASON),
+                        "started_at": INSTANT,
+                        "finished_at": nullable(INSTANT),
+                        "duration_ms": nullable(WHOLE),
+                        "error": nullable(TEXT),
+                        "worker": nullable(UUID),
+                        "fence": nullable(WHOLE),
+                    }
+                ),
+            }
+        }
+    ),
+    "Cancel": record(
+        {
+            "reason": nullable(
+                {"type": "string", "maxLength": 1000, "description": "For the audit."}
+            )
+        },
+        required=[],
+    ),
+    "PreviewRequest": {
+        **record(
+            {
+                **SCHEDULE,
+                "jitter_window": {
+                    "type": "string",
+                    "description": "A duration; what a job would have where left out.",
+                },
+                "time_critical": FLAG,
+                "after": {**INSTANT, "description": "Now where left out."},
+                "count": {"type": "integer", "minimum": 1, "maximum": 100},
+            },
+            required=[],
+        ),
+        "oneOf": [{"required": [one]} for one in ("cron", "interval", "run_at")],
+        "description": "A schedule's fields; exactly one of cron, interval, run_at.",
+    },
+    "Preview": record(
+        {
+            "text": {"type": "string", "description": "The schedule as a sentence."},
+            "jitter_window": TEXT,
+            "fires": {
+                "type": "array",
+                "items": record(
+                    {
+                        "scheduled_for": INSTANT,
+                        "due_before": {
+                            **INSTANT,
+                            "description": "The jitter ends here at the latest.",
+                        },
+                        "local": TEXT,
+                        "note": nullable(TEXT),
+                    }
+                ),
+            },
+            "warnings": {
+                "type": "array",
+                "items": record({"code": TEXT, "text": TEXT}),
+            },
+            "load_at_first": {
+                **nullable(WHOLE),
+                "description": "How many of the tenant's planned fires are due in the "
+                "minute of the first; 10000 stands for that many or more.",
+            },
+        }
+    ),
+}

@@ -1,0 +1,1 @@
+"""The API, through Django's client; a few through a live server."""
