@@ -103,6 +103,11 @@ class Executor:
                 execution,
                 outcome,
                 now=self._clock.now(),
-                draw=secrets.randbits(53) / (1 << 53),
+                # Successes, nearly all outcomes, have no use for chance.
+                draw=_draw() if isinstance(outcome, Failure) else 0.0,
             )
         )
+
+
+def _draw() -> float:
+    return secrets.randbits(53) / (1 << 53)
