@@ -72,6 +72,7 @@ WSGI_APPLICATION = "chrono.wsgi.application"
 # redirects, static files and refusals carry the id and the policy, too.
 MIDDLEWARE = [
     "apps.api.request_ids.RequestIds",
+    "apps.api.head.NoBodyForHead",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django.middleware.security.SecurityMiddleware",

@@ -27,6 +27,7 @@ from dev import postgres
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL = ROOT / ".local"
 RECEIVER_PORT = 8799
+WEB_PORT = 8000
 # A worker takes 25 s to finish or hand back what it runs.
 STOP_SECONDS = 30
 OLDEST, NEWEST = 15, 18
@@ -127,7 +128,16 @@ def demo_for(port: int) -> Path:
     return moved
 
 
-def welcome(url: str, demo: Path) -> str:
+def port_for(name: str, wanted: int) -> int:
+    """Return the wanted port, or a free one where somebody has it."""
+    if postgres.is_free(wanted):
+        return wanted
+    port = postgres.free_port()
+    print(f"port {wanted} is taken: the {name} takes {port}")
+    return port
+
+
+def welcome(url: str, demo: Path, web: str) -> str:
     """Return where to look."""
     psql = shutil.which("psql") or os.path.relpath(postgres.binaries() / "psql", ROOT)
     command = f"{os.path.relpath(sys.executable, ROOT)} manage.py"
@@ -136,7 +146,10 @@ def welcome(url: str, demo: Path) -> str:
     return f"""
 Chrono runs; Ctrl-C stops everything and keeps the data.
 
-  logs       below, each line with its process: scheduler, worker, receiver
+  admin      {web}/admin/
+  api        {web}/api/v1/docs
+  health     {web}/status
+  logs       below, each line with its process: web, scheduler, worker, receiver
   received   tail -f .local/receiver.jsonl
   database   {psql} {url}
   jobs       {where}; after a change: {command} chronoapply {where}
@@ -169,20 +182,26 @@ def run() -> int:
     write_env_file(ROOT / ".env")
     environ.Env.read_env(ROOT / ".env")
     with only_one(), database() as url:
-        port = RECEIVER_PORT
-        if not postgres.is_free(port):
-            port = postgres.free_port()
-            print(f"port {RECEIVER_PORT} is taken: the receiver takes {port}")
+        port = port_for("receiver", RECEIVER_PORT)
+        web_port = port_for("web", WEB_PORT)
         os.environ.update(
             DATABASE_URL=url,
             CHRONO_RECEIVER_PORT=str(port),
+            CHRONO_WEB_PORT=str(web_port),
+            # The web listens on this machine alone, where there is no TLS.
+            CHRONO_HTTPS="0",
+            ALLOWED_HOSTS="localhost,127.0.0.1",
+            WEB_CONCURRENCY="1",
             PYTHONUNBUFFERED="1",
             PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         )
         manage("migrate", "--verbosity", "0")
+        manage("collectstatic", "--noinput", "--verbosity", "0")
         demo = demo_for(port)
         manage("chronoapply", str(demo))
-        print(welcome(url, demo), flush=True)
+        print(welcome(url, demo, f"http://127.0.0.1:{web_port}"), flush=True)
+        manage("chronosetup")
+        print(flush=True)
         return run_processes()
 
 
