@@ -30,6 +30,7 @@ SETTINGS: Mapping[str, str | int] = {
     "checkpoint_timeout": "15min",
     "max_connections": 100,
     "autovacuum_naptime": "5s",
+    "shared_preload_libraries": "pg_stat_statements",
 }
 TEMPLATE = "bench_template"
 
@@ -51,6 +52,8 @@ class Rig:
             env=environment(self.server.url(TEMPLATE)),
             check=True,
         )
+        with psycopg.connect(self.server.url(TEMPLATE), autocommit=True) as conn:
+            conn.execute("CREATE EXTENSION pg_stat_statements")
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
