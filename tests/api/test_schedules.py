@@ -1,0 +1,144 @@
+"""POST /schedules/preview: nothing is saved, everything is said."""
+
+import json
+import re
+
+import pytest
+
+from tests.architecture.sources import ROOT
+from tests.support.seed import make_job
+
+PATH = "/api/v1/schedules/preview"
+
+
+@pytest.fixture
+def preview(client):
+    def ask(**fields):
+        return client.send(PATH, json.dumps(fields).encode())
+
+    return ask
+
+
+def test_a_schedule_is_a_sentence_with_its_next_ten_fires(preview):
+    answer = preview(
+        cron="30 9 * * 1-5", timezone="Europe/Berlin", after="2026-01-01T00:00:00Z"
+    )
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body["text"] == "At 09:30 on Monday to Friday, Europe/Berlin time."
+    assert len(body["fires"]) == 10
+    assert body["fires"][0] == {
+        "scheduled_for": "2026-01-01T08:30:00Z",
+        "due_before": "2026-01-01T08:31:00Z",
+        "local": "2026-01-01T09:30:00+01:00",
+        "note": None,
+    }
+    assert body["jitter_window"] == "1m"
+    assert body["warnings"] == []
+
+
+def test_a_clock_change_is_said_beside_its_fire(preview):
+    body = preview(
+        cron="30 2 * * *",
+        timezone="America/New_York",
+        after="2027-03-14T00:00:00-05:00",
+        count=1,
+    ).json()
+    [fire] = body["fires"]
+    assert fire["local"] == "2027-03-14T03:00:00-04:00"
+    assert "02:30 does not exist" in fire["note"]
+    assert [one["code"] for one in body["warnings"]] == ["dst-gap"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "count"),
+    [
+        ({"interval": "90s"}, "Every 90 seconds, counted from", 10),
+        ({"cron": "@every 2h"}, "Every 2 hours, counted from", 10),
+        ({"run_at": "2100-01-01T00:00:00Z"}, "Once, at 2100-01-01T00:00:00Z.", 1),
+        ({"run_at": "2001-01-01T00:00:00Z"}, "Once, at 2001-01-01T00:00:00Z.", 0),
+    ],
+)
+def test_the_other_kinds_are_shown_too(preview, fields, text, count):
+    body = preview(**fields).json()
+    assert body["text"].startswith(text)
+    assert len(body["fires"]) == count
+    assert (body["load_at_first"] is None) is (count == 0)
+
+
+def test_the_load_of_the_first_minute_is_the_tenant_s_own(preview, connect, stranger):
+    conn = connect()
+    for n in range(3):
+        job = make_job(conn, target={})
+        conn.execute(
+            """
+            INSERT INTO chrono_timer_far (due_at, scheduled_for, ref, job_id, version,
+                revision, part, kind)
+            VALUES (%(at)s, %(at)s, %(job)s, %(job)s, 1, 1, %(part)s, 1)
+            """,
+            {"at": f"2099-01-01T00:0{n // 2}:30Z", "job": job.id, "part": job.part},
+        )
+    fields = {"cron": "0 0 * * *", "after": "2098-12-31T12:00:00Z", "count": 1}
+    assert preview(**fields).json()["load_at_first"] == 2
+    theirs = stranger.send(PATH, json.dumps(fields).encode())
+    assert theirs.json()["load_at_first"] == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "pointer"),
+    [
+        ({}, "bad_schedule", "/cron"),
+        ({"cron": "* * * * *", "interval": "5m"}, "bad_schedule", "/interval"),
+        ({"cron": ""}, "bad_value", "/cron"),
+        ({"cron": None}, "bad_schedule", "/cron"),
+        ({"cron": ["* * * * *"]}, "bad_schedule", "/cron"),
+        ({"cron": "* * * * * *"}, "bad_cron", "/cron"),
+        ({"cron": "@reboot"}, "bad_cron", "/cron"),
+        ({"cron": "0 0 31 2 *"}, "never_fires", "/cron"),
+        ({"cron": "x" * 300}, "bad_cron", "/cron"),
+        ({"cron": "* * * * *\n"}, "bad_cron", "/cron"),
+        ({"cron": "* * * * *", "seconds": 1}, "bad_schedule", "/seconds"),
+        ({"cron": "* * * * *", "timezone": "Mars"}, "unknown_timezone", "/timezone"),
+        ({"cron": "* * * * *", "timezone": 5}, "bad_schedule", "/timezone"),
+        ({"cron": "* * * * *", "dst_gap": "x"}, "bad_schedule", "/dst_gap"),
+        ({"cron": "* * * * *", "jitter_window": 5}, "bad_value", "/jitter_window"),
+        ({"cron": "* * * * *", "jitter_window": "9h"}, "bad_value", "/jitter_window"),
+        ({"interval": 5}, "bad_schedule", "/interval"),
+        ({"interval": "1ms"}, "bad_schedule", "/interval"),
+        ({"interval": "99999999d"}, "bad_duration", "/interval"),
+        ({"run_at": "tomorrow"}, "bad_instant", "/run_at"),
+        ({"run_at": "9999-12-31T00:00:00Z"}, "bad_instant", "/run_at"),
+        ({"run_at": "2026-01-01T00:00:00"}, "bad_instant", "/run_at"),
+        ({"cron": "* * * * *", "after": 5}, "bad_value", "/after"),
+        ({"cron": "* * * * *", "after": "now"}, "bad_instant", "/after"),
+        ({"cron": "* * * * *", "count": 0}, "bad_value", "/count"),
+        ({"cron": "* * * * *", "count": 101}, "bad_value", "/count"),
+        ({"cron": "* * * * *", "count": 1.5}, "bad_value", "/count"),
+        ({"cron": "* * * * *", "count": True}, "bad_value", "/count"),
+    ],
+)
+def test_a_wrong_field_is_named(preview, fields, code, pointer):
+    answer = preview(**fields)
+    assert answer.status_code == 422
+    body = answer.json()
+    assert (body["code"], body["errors"][0]["pointer"]) == (code, pointer)
+
+
+def refused():
+    text = (ROOT / "docs" / "cron.md").read_text()
+    table = text.split("## Refused")[1].split("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)` \| (yes|no) \|", table, re.MULTILINE)
+
+
+def test_every_expression_that_the_docs_refuse_is_refused_here(preview):
+    assert len(refused()) > 30
+    for expression, seconds in refused():
+        answer = preview(cron=expression, seconds=seconds == "yes")
+        assert answer.status_code == 422, expression
+        assert answer.json()["errors"][0]["pointer"] == "/cron"
+
+
+def test_the_last_instant_there_is_can_be_asked_for(preview):
+    answer = preview(cron="* * * * *", after="9998-12-31T23:59:00Z")
+    assert answer.status_code == 200
+    assert answer.json()["fires"] == []
