@@ -33,6 +33,8 @@ _TIMED = (
     (TimerKind.MANUAL, RunState.SCHEDULED),
     (TimerKind.RETRY, RunState.RETRYING),
 )
+_REASONED = (FINAL | {RunState.PARKED}) - {RunState.SUCCESS}
+"""Where a run can be for a reason; the index of these has no success in it."""
 _LOOK = 500
 _LOOKS = 10
 
@@ -47,6 +49,7 @@ class Filter:
     job: UUID | None = None
     states: frozenset[RunState] | None = None
     queue: str | None = None
+    reason: Reason | None = None
     since: Millis | None = None
     """scheduled_for at or after this."""
     until: Millis | None = None
@@ -67,11 +70,13 @@ class Filter:
     @property
     def picky(self) -> bool:
         """Whether rows of the ledger are looked at that are not shown."""
-        return self.states is not None or self.queue is not None
+        return (self.states, self.queue, self.reason) != (None, None, None)
 
     def matches(self, row: RunRow) -> bool:
-        """Tell whether a row's state and queue are wanted."""
+        """Tell whether a row's state, queue and reason are wanted."""
         if self.queue is not None and row.queue != self.queue:
+            return False
+        if self.reason is not None and row.reason != self.reason:
             return False
         return self.states is None or state_of(row) in self.states
 
@@ -105,8 +110,10 @@ def reason_of(row: RunRow) -> str | None:
     return None if row.reason is None else Reason(row.reason).label
 
 
-def get_run(conn: Connection, run: UUID, *, tenant: int) -> tuple[RunRow, RunDetail]:
-    """Return a run of this tenant wherever it is; raises RunNotFound."""
+def get_run(
+    conn: Connection, run: UUID, *, tenant: int | None
+) -> tuple[RunRow, RunDetail]:
+    """Return a run of this tenant, None for all, wherever it is; raises RunNotFound."""
     part, scheduled_for = partition_of_run(run), scheduled_for_of(run)
     if scheduled_for >= LATEST:
         raise RunNotFound
@@ -145,6 +152,8 @@ def _tenant_runs(
     conn: Connection, *, tenant: int, wanted: Filter, after: Key | None, limit: int
 ) -> list[RunRow]:
     states = wanted.states
+    if wanted.reason is not None:
+        states = _REASONED if states is None else states & _REASONED
     final = None if states is None else sorted(states & FINAL)
     high = PAST_ID if wanted.until is None else _id_at(wanted.until)
     return store.list_runs(
@@ -161,6 +170,7 @@ def _tenant_runs(
         kinds=[k for k, state in _TIMED if states is None or state in states],
         queue=wanted.queue,
         job=wanted.job,
+        reason=wanted.reason,
     )
 
 

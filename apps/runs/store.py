@@ -370,9 +370,17 @@ def locate_run(conn: Connection, *, run: uuid.UUID, part: int) -> list[Place]:
 
 
 def get_run(
-    conn: Connection, *, run: uuid.UUID, part: int, scheduled_for: Millis, tenant: int
+    conn: Connection,
+    *,
+    run: uuid.UUID,
+    part: int,
+    scheduled_for: Millis,
+    tenant: int | None,
 ) -> tuple[RunRow, RunDetail] | None:
-    """Return a run of this tenant wherever it is; None where it is nowhere."""
+    """Return a run of this tenant wherever it is; None where it is nowhere.
+
+    The tenant None stands for all.
+    """
     rows = _SQL["get_run"].run(
         conn,
         {"run": run, "part": part, "scheduled_for": scheduled_for, "tenant": tenant},
@@ -396,7 +404,12 @@ def get_run(
 
 
 def find_skip(
-    conn: Connection, *, run: uuid.UUID, part: int, scheduled_for: Millis, tenant: int
+    conn: Connection,
+    *,
+    run: uuid.UUID,
+    part: int,
+    scheduled_for: Millis,
+    tenant: int | None,
 ) -> tuple[RunRow, RunDetail] | None:
     """Return the skipped occurrence whose run would have had this id."""
     rows = _SQL["find_skip"].run(
@@ -469,11 +482,13 @@ def list_runs(
     kinds: Sequence[int],
     queue: str | None,
     job: uuid.UUID | None,
+    reason: int | None,
 ) -> list[RunRow]:
     """Return a tenant's runs with low <= id < high, the highest id first.
 
     ``final`` with ``states`` (None for all), ``running``, ``parked``, ``ready`` and the
-    timer ``kinds`` say which tables are looked at.
+    timer ``kinds`` say which tables are looked at. Only what is over, parked or blocked
+    has a reason to ask for.
     """
     rows = _SQL["list_runs"].run(
         conn,
@@ -490,6 +505,7 @@ def list_runs(
             "kinds": list(kinds),
             "queue": queue,
             "job": job,
+            "reason": reason,
         },
     )
     return [_run_row(row) for row in rows]

@@ -1,4 +1,4 @@
--- Read one run of a tenant wherever it is, in one snapshot, with all that is public.
+-- Read one run of a tenant, or of any, wherever it is, in one snapshot.
 -- writes: nothing
 -- index: the primary keys; only a run found nowhere else is looked for in ready, which
 -- has no index by run, so that nobody pays for one.
@@ -55,7 +55,8 @@ SELECT f.place, f.kind, f.cancel, coalesce(z.state, f.state),
     coalesce(i.payload, v.payload)::text, f.result, f.checkpoint, o.kind,
     o.attempt_group, w.beat_at, a.reason, a.error, a.finished_at
 FROM found f
-JOIN chrono_job j ON j.id = f.job_id AND j.tenant = %(tenant)s::integer
+JOIN chrono_job j ON j.id = f.job_id
+    AND (%(tenant)s::integer IS NULL OR j.tenant = %(tenant)s::integer)
 LEFT JOIN chrono_job_revision v ON v.job_id = f.job_id AND v.revision = f.revision
 LEFT JOIN chrono_run_input i ON i.part = f.part AND i.run_id = f.id
 LEFT JOIN chrono_resolution z ON z.run_id = f.id AND z.part = f.part

@@ -16,6 +16,7 @@ WITH listed AS (
             AND (%(states)s::smallint[] IS NULL OR state = ANY(%(states)s::smallint[]))
             AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
             AND (%(job)s::uuid IS NULL OR job_id = %(job)s::uuid)
+            AND (%(reason)s::smallint IS NULL OR reason = %(reason)s::smallint)
         ORDER BY id DESC LIMIT %(limit)s::integer
     ) UNION ALL (
         SELECT 2, 'run', NULL, false, state, reason, due_at, dispatched_at, started_at,
@@ -27,6 +28,7 @@ WITH listed AS (
             AND (%(states)s::smallint[] IS NULL OR state = ANY(%(states)s::smallint[]))
             AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
             AND (%(job)s::uuid IS NULL OR job_id = %(job)s::uuid)
+            AND (%(reason)s::smallint IS NULL OR reason = %(reason)s::smallint)
         ORDER BY id DESC LIMIT %(limit)s::integer
     ) UNION ALL (
         SELECT 3, 'lease', NULL, cancel, NULL, NULL, due_at, dispatched_at, started_at,
@@ -46,6 +48,7 @@ WITH listed AS (
             AND run_id < %(high)s::uuid AND %(parked)s::boolean
             AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
             AND (%(job)s::uuid IS NULL OR job_id = %(job)s::uuid)
+            AND (%(reason)s::smallint IS NULL OR reason = %(reason)s::smallint)
         ORDER BY run_id DESC LIMIT %(limit)s::integer
     ) UNION ALL (
         SELECT 5, 'blocked', NULL, false, NULL, reason, due_at, dispatched_at, NULL,
@@ -55,6 +58,7 @@ WITH listed AS (
             AND run_id < %(high)s::uuid AND %(parked)s::boolean
             AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
             AND (%(job)s::uuid IS NULL OR job_id = %(job)s::uuid)
+            AND (%(reason)s::smallint IS NULL OR reason = %(reason)s::smallint)
         ORDER BY run_id DESC LIMIT %(limit)s::integer
     ) UNION ALL (
         SELECT 6, 'timer', t.kind, false, NULL, NULL, t.due_at, NULL, NULL, NULL, t.ref,
