@@ -6,11 +6,12 @@ from itertools import batched
 from uuid import UUID
 
 from apps.jobs import store
-from apps.jobs.commands import BATCH, TENANT, create_jobs, edit_jobs
+from apps.jobs.commands import BATCH, COMMAND, create_jobs, edit_jobs, tenant_of
 from apps.jobs.definition import Definition
 from apps.jobs.editing import Edit, Outcome, check_run_at, compare, create, new_id
-from apps.jobs.errors import KeyTaken
+from apps.jobs.errors import JobNotFound, KeyTaken, VersionConflict
 from apps.runtime.django_session import raw_connection
+from apps.tenants.actor import Actor, Scope
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import Millis
 
@@ -30,16 +31,21 @@ type Wanted = Definition | Removal
 def apply(
     wanted: Sequence[Wanted],
     *,
-    tenant: int = TENANT,
+    tenant: int | None = None,
     dry_run: bool = False,
+    actor: Actor = COMMAND,
+    reason: str = "",
     now: Millis | None = None,
 ) -> list[Outcome]:
     """Make the jobs with these keys what is wanted: create, change, pause, delete.
 
     Returns what became of each, in order. What is right already is left alone and
     costs its partition nothing. Everything is checked before anything is changed;
-    a refusal is a BadValue whose message begins with the key. Raises JobsBusy, too.
+    a refusal is a BadValue whose message begins with the key. Raises Forbidden,
+    TenantNotFound, JobsBusy, too.
     """
+    actor.require(Scope.WRITE)
+    tenant = tenant_of(actor, tenant)
     _check_keys(wanted)
     planned = [
         outcome
@@ -51,15 +57,65 @@ def apply(
     outcomes: list[Outcome] = []
     for batch in batched(zip(wanted, planned, strict=True), BATCH):
         outcomes += _apply(
-            [entry for entry, _ in batch], [done for _, done in batch], tenant, now
+            [entry for entry, _ in batch],
+            [done for _, done in batch],
+            tenant=tenant,
+            actor=actor,
+            reason=reason,
+            now=now,
         )
     return outcomes
+
+
+def put_job(
+    definition: Definition,
+    *,
+    if_match: int | None = None,
+    tenant: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> Outcome:
+    """Make the job with the definition's key what it says: created, changed, or left.
+
+    With ``if_match`` it must be there, at this number of `changes`. Raises what
+    :func:`apps.jobs.commands.create_job` and :func:`apps.jobs.commands.change_job` do.
+    """
+    tenant = tenant_of(actor, tenant)
+    for tries_left in reversed(range(TRIES)):
+        found = store.find_jobs(raw_connection(), tenant=tenant, keys=[definition.key])
+        try:
+            if definition.key in found:
+                edit = Edit(
+                    job_id=found[definition.key],
+                    definition=definition,
+                    paused=definition.paused,
+                    if_match=if_match,
+                )
+                [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
+                return outcome
+            if if_match is not None:
+                raise VersionConflict(
+                    f"There is no job with the key {definition.key}.", field="If-Match"
+                )
+            [outcome] = create_jobs(
+                [definition], tenant=tenant, actor=actor, reason=reason, now=now
+            )
+            return outcome
+        except (KeyTaken, JobNotFound):
+            # Somebody made or deleted it in between.
+            if not tries_left:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def _apply(
     wanted: Sequence[Wanted],
     planned: Sequence[Outcome],
+    *,
     tenant: int,
+    actor: Actor,
+    reason: str,
     now: Millis | None,
 ) -> list[Outcome]:
     """Carry out what was planned; plan anew where somebody took a key in between."""
@@ -75,14 +131,17 @@ def _apply(
             if outcome.job_id is not None and outcome.actions != ("unchanged",)
         ]
         try:
-            created = create_jobs(new, tenant=tenant, now=now)
+            created = create_jobs(
+                new, tenant=tenant, actor=actor, reason=reason, now=now
+            )
         except KeyTaken:
             if not tries_left:
                 raise
             planned = _look(wanted, tenant, now)
             continue
         done = {outcome.key: outcome for outcome in created}
-        done |= {outcome.key: outcome for outcome in edit_jobs(edits, now=now)}
+        edited = edit_jobs(edits, actor=actor, reason=reason, now=now)
+        done |= {outcome.key: outcome for outcome in edited}
         return [done.get(outcome.key, outcome) for outcome in planned]
     raise AssertionError("the last try returns or raises")
 
@@ -91,7 +150,8 @@ def _look(wanted: Sequence[Wanted], tenant: int, now: Millis | None) -> list[Out
     """Return what applying would do, from one look without locks."""
     conn = raw_connection()
     ids = store.find_jobs(conn, tenant=tenant, keys=[entry.key for entry in wanted])
-    jobs = {job.key: job for job in store.load_jobs(conn, jobs=list(ids.values()))}
+    found = store.load_jobs(conn, jobs=list(ids.values()))
+    jobs = {job.key: job for job in found if job.deleted_at is None}
     now = store.read_instant(conn).now if now is None else now
     outcomes = []
     for entry in wanted:

@@ -1,22 +1,23 @@
-"""Create, change, pause, resume and delete jobs: each a transaction of its own.
+"""Create, change, pause, resume, skip, delete and restore jobs.
 
 Everything an edit does, it does under two locks, taken in this order: the rows of its
 jobs by id, then the rows of their partitions by id, whose epoch it raises. The second
 waits for a fire in flight and makes every later one look again, so what the ledger
 says after it holds until the commit. The edit's instant is read after it, too.
 
-``now`` replaces the database's clock in tests and nowhere else. Whoever calls must not
-be in a transaction: success means that the change is on disk.
+Each command is a transaction of its own, so success means that the change is on disk,
+unless the caller opened one with :func:`apps.runtime.django_session.enclose`: then it
+is once that ends. Every changed job leaves one row in the audit, in the same
+transaction. A job of a tenant that the actor does not see is not found.
+
+``now`` replaces the database's clock in tests and nowhere else.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import batched
+from typing import Any
 from uuid import UUID
-
-import psycopg
-from django.db import transaction
 
 from apps.jobs import store
 from apps.jobs.definition import Definition
@@ -31,135 +32,355 @@ from apps.jobs.editing import (
     create,
     new_id,
 )
-from apps.jobs.errors import JobNotFound, JobsBusy, KeyTaken
+from apps.jobs.errors import JobNotFound, KeyTaken
 from apps.jobs.planning import LEDGER_KEPT, Timer
+from apps.jobs.public import audited
+from apps.jobs.transactions import Open, open_change
 from apps.runs import store as runs
-from apps.runtime.django_session import raw_connection
 from apps.runtime.sessions import Connection
-from chrono.rules.instants import Millis
+from apps.tenants import audit
+from apps.tenants.actor import Actor, Scope
+from apps.tenants.errors import TenantNotFound
+from apps.tenants.event import Event
+from chrono.rules.errors import BadValue
+from chrono.rules.instants import Millis, checked, format_instant
 from chrono.rules.states import Reason
 
 TENANT = 1
+COMMAND = Actor.command("chrono")
 BATCH = 500
 """How many jobs a transaction edits at most: its partitions wait for it."""
 COUNTED = 10_000
 """How many missed occurrences a transaction counts one by one, over all its jobs."""
 LEAST_COUNTED = 100
+LONGEST_SKIP = 100
+LONGEST_NOTE = 1_000
+
+_VERBS = {
+    "changed": "change",
+    "paused": "pause",
+    "resumed": "resume",
+    "skipped": "skip_next",
+    "deleted": "delete",
+    "restored": "restore",
+}
 
 
 def create_job(
-    definition: Definition, *, tenant: int = TENANT, now: Millis | None = None
+    definition: Definition,
+    *,
+    tenant: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
 ) -> Outcome:
     """Create a job and plan its first occurrence.
 
-    Raises KeyTaken, JobsBusy, or BadValue for a `run_at` more than a day back.
+    The tenant is the actor's, or the default one. Raises Forbidden, TenantNotFound,
+    KeyTaken, JobsBusy, or BadValue for a `run_at` more than a day back.
     """
-    [outcome] = create_jobs([definition], tenant=tenant, now=now)
+    [outcome] = create_jobs(
+        [definition], tenant=tenant, actor=actor, reason=reason, now=now
+    )
     return outcome
 
 
 def create_jobs(
     definitions: Sequence[Definition],
     *,
-    tenant: int = TENANT,
+    tenant: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
     now: Millis | None = None,
 ) -> list[Outcome]:
     """Create jobs, 500 a transaction; see :func:`create_job`.
 
     Where one is refused its whole transaction is; earlier ones stay.
     """
+    actor.require(Scope.WRITE)
+    tenant = tenant_of(actor, tenant)
     outcomes: list[Outcome] = []
     for batch in batched(definitions, BATCH):
-        with _transaction() as conn:
-            outcomes += _create(conn, batch, tenant, now)
+        with open_change() as opened:
+            outcomes += _create(
+                opened, batch, tenant=tenant, actor=actor, reason=reason, now=now
+            )
     return outcomes
 
 
 def change_job(
-    job_id: UUID, definition: Definition, *, now: Millis | None = None
+    job_id: UUID,
+    definition: Definition,
+    *,
+    if_match: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
 ) -> Outcome:
     """Give a job a new definition, whole; where nothing differs, do nothing.
 
     Another schedule or jitter window begins a new plan; what the old one left open up
     to now is decided first. Anything else is a new revision of the same plan. Raises
-    JobNotFound, JobsBusy, or BadValue for another key or a `run_at` that is over.
+    Forbidden, JobNotFound, VersionConflict, JobsBusy, or BadValue for another key or a
+    `run_at` that is over.
     """
-    edit = Edit(job_id=job_id, definition=definition, paused=definition.paused)
-    [outcome] = edit_jobs([edit], now=now)
+    edit = Edit(
+        job_id=job_id,
+        definition=definition,
+        paused=definition.paused,
+        if_match=if_match,
+    )
+    [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
     return outcome
 
 
-def pause_job(job_id: UUID, *, note: str = "", now: Millis | None = None) -> Outcome:
+def patch_job(
+    job_id: UUID,
+    patch: Mapping[str, Any],
+    *,
+    if_match: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> Outcome:
+    """Change the fields of a job's definition that a merge patch names.
+
+    ``if_match`` is the `changes` that the job must have. Raises what
+    :func:`change_job` and :func:`apps.jobs.patching.patched` raise.
+    """
+    edit = Edit(job_id=job_id, patch=patch, if_match=if_match)
+    [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
+    return outcome
+
+
+def pause_job(
+    job_id: UUID,
+    *,
+    note: str = "",
+    until: Millis | None = None,
+    if_match: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> Outcome:
     """End a job's planning until it is resumed; no run of its schedule follows.
 
-    What was due and not yet fired is recorded as skipped. Raises JobNotFound, JobsBusy.
+    What was due and not yet fired is recorded as skipped. At ``until`` it is resumed as
+    if by hand. A paused job gets the note and the end of its pause anew, if one of them
+    is given. Raises Forbidden, JobNotFound, VersionConflict, JobsBusy, or BadValue for
+    an ``until`` that is over.
     """
-    [outcome] = pause_jobs([job_id], note=note, now=now)
+    [outcome] = pause_jobs(
+        [job_id],
+        note=note,
+        until=until,
+        if_match=if_match,
+        actor=actor,
+        reason=reason,
+        now=now,
+    )
     return outcome
 
 
 def pause_jobs(
-    job_ids: Sequence[UUID], *, note: str = "", now: Millis | None = None
+    job_ids: Sequence[UUID],
+    *,
+    note: str = "",
+    until: Millis | None = None,
+    if_match: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
 ) -> list[Outcome]:
     """Pause jobs, 500 a transaction, each once; see :func:`pause_job`."""
-    return edit_jobs(
-        [Edit(job_id=j, paused=True, note=note) for j in dict.fromkeys(job_ids)],
-        now=now,
-    )
+    if until is not None:
+        checked(until, field="until")
+    if len(note) > LONGEST_NOTE:
+        raise BadValue(f"A note has at most {LONGEST_NOTE} characters.", field="note")
+    edits = [
+        Edit(
+            job_id=job,
+            paused=True,
+            note=note,
+            until=until,
+            by=actor.name,
+            if_match=if_match,
+        )
+        for job in dict.fromkeys(job_ids)
+    ]
+    return edit_jobs(edits, actor=actor, reason=reason or note, now=now)
 
 
-def resume_job(job_id: UUID, *, now: Millis | None = None) -> Outcome:
-    """Plan a paused job from now on. Raises JobNotFound, JobsBusy."""
-    [outcome] = resume_jobs([job_id], now=now)
+def resume_job(
+    job_id: UUID,
+    *,
+    if_match: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> Outcome:
+    """Plan a paused job from now on.
+
+    Raises Forbidden, JobNotFound, VersionConflict, JobsBusy.
+    """
+    edit = Edit(job_id=job_id, paused=False, if_match=if_match)
+    [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
     return outcome
 
 
-def resume_jobs(job_ids: Sequence[UUID], *, now: Millis | None = None) -> list[Outcome]:
+def resume_jobs(
+    job_ids: Sequence[UUID],
+    *,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> list[Outcome]:
     """Resume jobs, 500 a transaction; see :func:`resume_job`."""
-    return edit_jobs(
-        [Edit(job_id=j, paused=False) for j in dict.fromkeys(job_ids)], now=now
-    )
+    edits = [Edit(job_id=job, paused=False) for job in dict.fromkeys(job_ids)]
+    return edit_jobs(edits, actor=actor, reason=reason, now=now)
 
 
-def delete_job(job_id: UUID, *, now: Millis | None = None) -> Outcome:
+def resume_due(
+    conn: Connection, *, actor: Actor, now: Millis | None = None
+) -> list[Outcome]:
+    """Resume the jobs whose pause is over, as of the instant at which it was to end.
+
+    However late this comes, no occurrence after that instant is lost. ``conn`` is an
+    autocommit session; at most 500 jobs a call. Raises JobsBusy.
+    """
+    ended = store.list_ended_pauses(conn, now=now, limit=BATCH)
+    if not ended:
+        return []
+    edits = [Edit(job_id=job, paused=False, until=until) for job, until in ended]
+    with open_change(conn) as opened:
+        found = _lock(opened.conn, edits, tenant=None)
+        here = [e for e in edits if e.job_id in found and not _is_gone(found, e)]
+        return _edit(
+            opened, here, found, actor=actor, reason="The pause is over.", now=now
+        )
+
+
+def skip_next(
+    job_id: UUID,
+    *,
+    count: int = 1,
+    if_match: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> Outcome:
+    """Skip a job's next occurrences; the outcome names them.
+
+    They are decided now: nothing is planned before the last of them any more, by
+    whatever schedule. Raises Forbidden, JobNotFound, VersionConflict, NothingToSkip,
+    JobsBusy, or BadValue for a count that is not 1 to 100.
+    """
+    if type(count) is not int or not 1 <= count <= LONGEST_SKIP:
+        raise BadValue(
+            f"count is a whole number from 1 to {LONGEST_SKIP}.", field="count"
+        )
+    edit = Edit(job_id=job_id, skip=count, if_match=if_match)
+    [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
+    return outcome
+
+
+def delete_job(
+    job_id: UUID,
+    *,
+    if_match: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> Outcome:
     """Delete a job: its history stays, its key is free, its waiting runs are cancelled.
 
-    Runs that are ready already are cancelled by the worker that claims them. Raises
-    JobNotFound, JobsBusy.
+    Runs that are ready already are cancelled by the worker that claims them. Deleting a
+    deleted job does nothing. Raises Forbidden, JobNotFound, VersionConflict, JobsBusy.
     """
-    [outcome] = delete_jobs([job_id], now=now)
+    edit = Edit(job_id=job_id, deleted=True, if_match=if_match)
+    [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
     return outcome
 
 
-def delete_jobs(job_ids: Sequence[UUID], *, now: Millis | None = None) -> list[Outcome]:
+def delete_jobs(
+    job_ids: Sequence[UUID],
+    *,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> list[Outcome]:
     """Delete jobs, 500 a transaction; see :func:`delete_job`."""
-    return edit_jobs(
-        [Edit(job_id=j, deleted=True) for j in dict.fromkeys(job_ids)], now=now
-    )
+    edits = [Edit(job_id=job, deleted=True) for job in dict.fromkeys(job_ids)]
+    return edit_jobs(edits, actor=actor, reason=reason, now=now)
 
 
-def edit_jobs(edits: Sequence[Edit], *, now: Millis | None = None) -> list[Outcome]:
+def restore_job(
+    job_id: UUID,
+    *,
+    if_match: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> Outcome:
+    """Bring a deleted job back, paused.
+
+    Raises Forbidden, JobNotFound, JobNotDeleted, VersionConflict, JobsBusy, or KeyTaken
+    where another job has its key by now.
+    """
+    edit = Edit(job_id=job_id, restored=True, by=actor.name, if_match=if_match)
+    [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
+    return outcome
+
+
+def edit_jobs(
+    edits: Sequence[Edit],
+    *,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> list[Outcome]:
     """Edit jobs, at most 500 a transaction; return what became of each, in order.
 
     A job is there once at most. Where one is refused its whole transaction is; earlier
-    ones stay. Raises JobNotFound, JobsBusy, BadValue.
+    ones stay. Raises what the single commands raise.
     """
+    actor.require(Scope.WRITE)
     outcomes: list[Outcome] = []
     for batch in batched(edits, BATCH):
-        with _transaction() as conn:
-            outcomes += _edit(conn, batch, now)
+        with open_change() as opened:
+            found = _lock(opened.conn, batch, tenant=actor.tenant)
+            outcomes += _edit(opened, batch, found, actor=actor, reason=reason, now=now)
     return outcomes
 
 
+def tenant_of(actor: Actor, tenant: int | None) -> int:
+    """Return for which tenant an actor makes something.
+
+    Raises TenantNotFound for one that the actor does not see.
+    """
+    if tenant is None:
+        return TENANT if actor.tenant is None else actor.tenant
+    if not actor.sees(tenant):
+        raise TenantNotFound
+    return tenant
+
+
 def _create(
-    conn: Connection,
+    opened: Open,
     definitions: Sequence[Definition],
+    *,
     tenant: int,
+    actor: Actor,
+    reason: str,
     now: Millis | None,
 ) -> list[Outcome]:
+    conn = opened.conn
     instant = store.read_instant(conn)
     now = instant.now if now is None else now
-    made = [create(d, job_id=new_id(now), now=now) for d in definitions]
+    made = [
+        create(d, job_id=new_id(now), now=now, tenant=tenant, by=actor.name)
+        for d in definitions
+    ]
     inserted = store.insert_jobs(
         conn, jobs=[new.job for new in made], tenant=tenant, now=now
     )
@@ -170,7 +391,19 @@ def _create(
         conn, revisions=[(new.job.id, 1, new.revision) for new in made], now=now
     )
     _plan(conn, [timer for new in made for timer in new.timers], instant.horizon)
-    _hint([new.job.part for new in made])
+    events = [
+        Event(
+            tenant=tenant,
+            action="job.create",
+            object_kind="job",
+            object_id=str(new.job.id),
+            after=audited(new.after),
+            reason=reason,
+        )
+        for new in made
+    ]
+    audit.record(conn, actor=actor, events=events)
+    opened.parts |= {new.job.part for new in made}
     return [_created(new) for new in made]
 
 
@@ -180,21 +413,54 @@ def _created(new: Created) -> Outcome:
     )
 
 
-def _edit(conn: Connection, edits: Sequence[Edit], now: Millis | None) -> list[Outcome]:
-    store.lock_jobs(conn, jobs=[edit.job_id for edit in edits])
-    found = store.load_jobs(conn, jobs=[edit.job_id for edit in edits])
-    jobs = {job.id: job for job in found}
+def _lock(
+    conn: Connection, edits: Sequence[Edit], *, tenant: int | None
+) -> dict[UUID, store.Job]:
+    """Lock the jobs of these edits, then read them as they are."""
+    ids = [edit.job_id for edit in edits]
+    store.lock_jobs(conn, jobs=ids, tenant=tenant)
+    return {job.id: job for job in store.load_jobs(conn, jobs=ids, tenant=tenant)}
+
+
+def _is_gone(found: Mapping[UUID, store.Job], edit: Edit) -> bool:
+    return found[edit.job_id].deleted_at is not None
+
+
+def _edit(
+    opened: Open,
+    edits: Sequence[Edit],
+    jobs: Mapping[UUID, store.Job],
+    *,
+    actor: Actor,
+    reason: str,
+    now: Millis | None,
+) -> list[Outcome]:
     for edit in edits:
         if edit.job_id not in jobs:
             raise JobNotFound(f"There is no job {edit.job_id}.")
-    changes = [compare(jobs[edit.job_id], edit) for edit in edits]
+    changes = [
+        compare(jobs[edit.job_id], edit.met(jobs[edit.job_id])) for edit in edits
+    ]
     effective = [change for change in changes if change.actions]
+    skipped: dict[UUID, tuple[Millis, ...]] = {}
     if effective:
-        _write(conn, effective, now)
-    return [change.outcome() for change in changes]
+        written = _write(opened.conn, effective, actor=actor, reason=reason, now=now)
+        skipped = {rows.job.id: rows.skipped for rows in written if rows.skipped}
+        opened.parts |= {change.job.part for change in effective}
+    return [
+        replace(change.outcome(), skipped=skipped.get(change.job.id, ()))
+        for change in changes
+    ]
 
 
-def _write(conn: Connection, changes: Sequence[Change], now: Millis | None) -> None:
+def _write(
+    conn: Connection,
+    changes: Sequence[Change],
+    *,
+    actor: Actor,
+    reason: str,
+    now: Millis | None,
+) -> list[Written]:
     jobs = [change.job for change in changes]
     epochs = store.bump_epochs(conn, parts=[job.part for job in jobs])
     instant = store.read_instant(conn)
@@ -212,7 +478,27 @@ def _write(conn: Connection, changes: Sequence[Change], now: Millis | None) -> N
     ]
     _write_rows(conn, written, now, instant.horizon)
     _settle_deleted(conn, [change for change in changes if change.edit.deleted])
-    _hint([job.part for job in jobs])
+    events = [
+        _event(change, rows, reason)
+        for change, rows in zip(changes, written, strict=True)
+    ]
+    audit.record(conn, actor=actor, events=events)
+    return written
+
+
+def _event(change: Change, rows: Written, reason: str) -> Event:
+    after = audited(rows.after, change.job)
+    if rows.skipped:
+        after["skipped"] = [format_instant(moment) for moment in rows.skipped]
+    return Event(
+        tenant=change.job.tenant,
+        action=f"job.{_VERBS[change.actions[0]]}",
+        object_kind="job",
+        object_id=str(change.job.id),
+        before=audited(change.job),
+        after=None if change.edit.deleted else after,
+        reason=reason,
+    )
 
 
 def _write_rows(
@@ -252,29 +538,3 @@ def _settle_deleted(conn: Connection, deleted: Sequence[Change]) -> None:
             reason=Reason.DELETED,
             timers=timers,
         )
-
-
-def _hint(parts: Sequence[int]) -> None:
-    """Tell the leaders after the commit; a lost hint costs them half a second."""
-    transaction.on_commit(partial(_notify, sorted(set(parts))), robust=True)
-
-
-def _notify(parts: Sequence[int]) -> None:
-    store.notify_leaders(raw_connection(), partitions=parts)
-
-
-@contextmanager
-def _transaction() -> Iterator[Connection]:
-    """Open the outermost transaction with its limits set; raise JobsBusy at them."""
-    try:
-        with transaction.atomic(durable=True):
-            conn = raw_connection()
-            store.set_limits(conn)
-            yield conn
-    except (
-        psycopg.errors.LockNotAvailable,
-        psycopg.errors.DeadlockDetected,
-        psycopg.errors.QueryCanceled,
-        psycopg.errors.IdleInTransactionSessionTimeout,
-    ) as error:
-        raise JobsBusy from error

@@ -5,11 +5,20 @@ the partition's lock, `carry_out` says what is written.
 """
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from apps.jobs.definition import Definition
+from apps.jobs.errors import (
+    JobDeleted,
+    JobNotDeleted,
+    NothingToSkip,
+    VersionConflict,
+)
 from apps.jobs.json_value import same_json
+from apps.jobs.patching import patched
 from apps.jobs.planning import (
     Plan,
     Skip,
@@ -17,6 +26,7 @@ from apps.jobs.planning import (
     catch_up,
     last_decided,
     plan_next,
+    skip_next,
     skip_past,
     start_of_plan,
 )
@@ -35,10 +45,35 @@ class Edit:
 
     job_id: UUID
     definition: Definition | None = None
+    patch: Mapping[str, Any] | None = None
+    """A merge patch over the job's own definition, in place of a whole one."""
     paused: bool | None = None
     note: str = ""
     """Why it is paused."""
+    until: Millis | None = None
+    """When the pause is over. To resume with it ends a pause until then alone, and the
+    plan goes on from that instant."""
+    by: str = ""
+    """Who pauses it."""
+    skip: int = 0
+    """How many of its next occurrences are skipped."""
     deleted: bool = False
+    restored: bool = False
+    if_match: int | None = None
+    """The `changes` that the job must have."""
+
+    def met(self, job: Job) -> "Edit":
+        """Return the edit with its patch carried out on the job as it is."""
+        if self.patch is None:
+            return self
+        definition = patched(job, self.patch)
+        named = self.patch.get("paused") is not None
+        return replace(
+            self,
+            patch=None,
+            definition=definition,
+            paused=definition.paused if named else self.paused,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +84,15 @@ class Outcome:
     """None where a dry run would create it."""
     key: str
     actions: tuple[str, ...]
-    """Some of created, changed, paused, resumed, deleted; or unchanged alone."""
+    """Some of created, changed, paused, resumed, skipped, deleted, restored; or
+    unchanged alone."""
     version: int
+    """The planning version."""
     revision: int
+    changes: int = 1
+    """Rises with every change: what an ETag names."""
+    skipped: tuple[Millis, ...] = ()
+    """The occurrences that are skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,27 +106,34 @@ class Change:
     renamed: bool
     rescheduled: bool
     replanned: bool
-    """Whether the plan changes: schedule or jitter, pause, resume, delete."""
+    """Whether the plan changes: schedule or jitter, pause, resume, skip, delete."""
     paused: bool
+    repaused: bool
+    """Whether a paused job gets another note or end of its pause."""
 
     @property
     def actions(self) -> tuple[str, ...]:
         """Return what is done, in the words of an outcome; empty for nothing."""
         if self.edit.deleted:
-            return ("deleted",)
+            return () if self.job.deleted_at is not None else ("deleted",)
+        if self.edit.restored:
+            return ("restored",)
         done = ["changed"] if self.definition is not None or self.renamed else []
-        if self.paused != self.job.paused:
+        if self.paused != self.job.paused or self.repaused:
             done.append("paused" if self.paused else "resumed")
+        if self.edit.skip:
+            done.append("skipped")
         return tuple(done)
 
     def outcome(self) -> Outcome:
-        """Return what the caller is told of it."""
+        """Return what the caller is told of it, but for what is skipped."""
         return Outcome(
             job_id=self.job.id,
             key=self.job.key,
             actions=self.actions or ("unchanged",),
             version=self.job.version + self.replanned,
             revision=self.job.revision + (self.definition is not None),
+            changes=self.job.changes + bool(self.actions),
         )
 
 
@@ -94,9 +142,13 @@ class Written:
     """The rows of one created or edited job."""
 
     job: ChangedJob
+    after: Job
+    """How the job is then."""
     revision: Revision | None
     timers: list[Timer]
     skips: list[Skip]
+    skipped: tuple[Millis, ...]
+    """What is skipped of the occurrences to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,16 +156,23 @@ class Created:
     """The rows of one new job."""
 
     job: NewJob
+    after: Job
     revision: Revision
     timers: list[Timer]
 
 
 def compare(job: Job, edit: Edit) -> Change:
-    """Return what an edit changes of a job.
+    """Return what an edit changes of a job; its patch is carried out already.
 
-    Raises BadValue for a definition with another key.
+    Raises BadValue for a definition with another key, VersionConflict, JobDeleted,
+    JobNotDeleted.
     """
-    paused = job.paused if edit.paused is None else edit.paused
+    _check_version(job, edit)
+    if job.deleted_at is not None and not (edit.deleted or edit.restored):
+        raise JobDeleted(f"The job {job.id} is deleted; restore it first.")
+    if job.deleted_at is None and edit.restored:
+        raise JobNotDeleted
+    paused = _paused(job, edit)
     new, renamed = None, False
     if edit.definition is not None:
         if edit.definition.key != job.key:
@@ -133,10 +192,38 @@ def compare(job: Job, edit: Edit) -> Change:
         renamed=renamed,
         rescheduled=rescheduled,
         replanned=(
-            rescheduled or jitter_changed or paused != job.paused or edit.deleted
+            rescheduled
+            or jitter_changed
+            or paused != job.paused
+            or bool(edit.skip)
+            or edit.restored
+            or (edit.deleted and job.deleted_at is None)
         ),
         paused=paused,
+        repaused=(
+            paused
+            and job.paused
+            and bool(edit.note or edit.until is not None)
+            and (edit.note, edit.until) != (job.pause_note, job.paused_until)
+        ),
     )
+
+
+def _check_version(job: Job, edit: Edit) -> None:
+    if edit.if_match is not None and edit.if_match != job.changes:
+        raise VersionConflict(
+            f"The job is at version {job.changes} by now, not {edit.if_match}: read it "
+            "again, then change it.",
+            field="If-Match",
+        )
+
+
+def _paused(job: Job, edit: Edit) -> bool:
+    if edit.restored:
+        return True
+    if edit.paused is False and edit.until is not None:
+        return job.paused and job.paused_until != edit.until
+    return job.paused if edit.paused is None else edit.paused
 
 
 def check_run_at(change: Change, *, now: Millis) -> None:
@@ -153,50 +240,112 @@ def carry_out(
 ) -> Written:
     """Return what an edit writes; the job's partition is locked since before ``now``.
 
-    ``limit`` bounds how many occurrences are counted one by one.
-    Raises BadValue where a job is moved to a single instant that is over.
+    ``limit`` bounds how many occurrences are counted one by one. Raises BadValue where
+    a job is moved to a single instant that is over or paused until one, NothingToSkip.
     """
     check_run_at(change, now=now)
     job, edit = change.job, change.edit
-    old = _plan(job, job.definition, job.version, job.revision)
-    known = last_decided(
-        ledger=decided.scheduled_for, activated_at=job.activated_at, now=now
-    )
+    if change.paused and edit.until is not None and edit.until <= now:
+        raise BadValue("A pause ends in the future.", field="until")
+    activated_at = job.activated_at
     timers: list[Timer] = []
     skips: list[Skip] = []
-    version = job.version + change.replanned
-    revision = job.revision + (change.definition is not None)
-    activated_at = job.activated_at
+    skipped: list[Skip] = []
     if change.replanned:
-        activated_at = max(now, known)
-        if not job.paused:
+        known = last_decided(
+            ledger=decided.scheduled_for, activated_at=activated_at, now=now
+        )
+        activated_at = max(_instant(change, now), known)
+        if not job.paused and job.deleted_at is None:
+            old = _plan(job, job.definition, job.version, job.revision)
             timers, skips = _decide_past(change, old, known, now, limit)
+        plan = _new_plan(change)
+        if edit.skip:
+            skipped = _skip(change, plan, after=activated_at)
+            activated_at = skipped[-1].scheduled_for
         if not change.paused and not edit.deleted:
-            plan = _plan(job, change.definition or job.definition, version, revision)
             following = plan_next(
                 plan, after=activated_at, now=now, prev=decided.last_run
             )
             timers += [] if following is None else [following]
+    after = _after(change, activated_at, now)
     return Written(
         job=ChangedJob(
             id=job.id,
-            name=edit.definition.name if edit.definition is not None else job.name,
-            version=version,
-            revision=revision,
+            name=after.name,
+            version=after.version,
+            revision=after.revision,
             epoch=epoch,
             activated_at=activated_at,
-            paused=change.paused,
-            pause_note=_note(change),
-            deleted=edit.deleted,
+            paused=after.paused,
+            pause_note=after.pause_note,
+            paused_until=after.paused_until,
+            paused_by=after.paused_by,
+            deleted=after.deleted_at is not None,
         ),
+        after=after,
         revision=change.definition,
         timers=timers,
-        skips=skips,
+        skips=skips + skipped,
+        skipped=tuple(skip.scheduled_for for skip in skipped),
     )
 
 
-def create(definition: Definition, *, job_id: UUID, now: Millis) -> Created:
-    """Return the rows of a new job.
+def _instant(change: Change, now: Millis) -> Millis:
+    """Return from when the new plan decides: a pause that is over ended at its end."""
+    until = change.edit.until
+    return now if change.paused or until is None else until
+
+
+def _skip(change: Change, plan: Plan, *, after: Millis) -> list[Skip]:
+    skipped = skip_next(plan, after=after, count=change.edit.skip)
+    if change.paused or not skipped:
+        raise NothingToSkip
+    return skipped
+
+
+def _new_plan(change: Change) -> Plan:
+    job = change.job
+    return _plan(
+        job,
+        change.definition or job.definition,
+        job.version + change.replanned,
+        job.revision + (change.definition is not None),
+    )
+
+
+def _after(change: Change, activated_at: Millis, now: Millis) -> Job:
+    job, edit = change.job, change.edit
+    begun = change.paused and (
+        change.repaused or not job.paused or change.edit.restored
+    )
+    kept = job if change.paused and not begun else None
+    return replace(
+        job,
+        name=edit.definition.name if edit.definition is not None else job.name,
+        version=job.version + change.replanned,
+        revision=job.revision + (change.definition is not None),
+        changes=job.changes + 1,
+        activated_at=activated_at,
+        paused=change.paused,
+        pause_note=edit.note if begun else kept.pause_note if kept else "",
+        paused_until=edit.until if begun else kept.paused_until if kept else None,
+        paused_by=edit.by if begun else kept.paused_by if kept else "",
+        updated_at=now,
+        deleted_at=now if edit.deleted else None,
+        definition=change.definition or job.definition,
+    )
+
+
+def create(
+    definition: Definition,
+    *,
+    job_id: UUID,
+    now: Millis,
+    tenant: int = 1,
+    by: str = "",
+) -> Created:
+    """Return the rows of a new job of a tenant, made ``by`` somebody.
 
     A single instant that lies up to a day back runs at once. Raises BadValue for one
     that lies further back.
@@ -217,7 +366,27 @@ def create(definition: Definition, *, job_id: UUID, now: Millis) -> Created:
     )
     paused = bool(definition.paused)
     first = None if paused else plan_next(plan, after=start, now=now, prev=None)
+    after = Job(
+        id=job_id,
+        tenant=tenant,
+        part=part,
+        key=definition.key,
+        name=definition.name,
+        version=1,
+        revision=1,
+        changes=1,
+        paused=paused,
+        pause_note="",
+        paused_until=None,
+        paused_by=by if paused else "",
+        activated_at=start,
+        created_at=now,
+        updated_at=now,
+        deleted_at=None,
+        definition=new,
+    )
     return Created(
+        after=after,
         job=NewJob(
             id=job_id,
             part=part,
@@ -225,6 +394,7 @@ def create(definition: Definition, *, job_id: UUID, now: Millis) -> Created:
             name=definition.name,
             activated_at=start,
             paused=paused,
+            paused_by=after.paused_by,
         ),
         revision=new,
         timers=[] if first is None else [first],
@@ -267,12 +437,6 @@ def _decide_past(
     else:
         return catch_up(old, decided=known, now=now, limit=limit)
     return [], skip_past(old, decided=known, now=now, reason=reason, limit=limit)
-
-
-def _note(change: Change) -> str:
-    if not change.paused:
-        return ""
-    return change.job.pause_note if change.job.paused else change.edit.note
 
 
 def _plan(job: Job, definition: Revision, version: int, revision: int) -> Plan:

@@ -21,6 +21,30 @@ class JobNotFound(ChronoError):
     code = "job_not_found"
 
 
+class JobDeleted(JobNotFound):
+    """The job is deleted; restore it first."""
+
+    code = "job_deleted"
+
+
+class JobNotDeleted(ChronoError):
+    """The job is not deleted, so there is nothing to restore."""
+
+    code = "job_not_deleted"
+
+
+class VersionConflict(ChronoError):
+    """The job has another version by now: read it again, then change it."""
+
+    code = "version_conflict"
+
+
+class NothingToSkip(ChronoError):
+    """The job has no next occurrence: it is paused, or its schedule is over."""
+
+    code = "nothing_to_skip"
+
+
 class KeyTaken(ChronoError):
     """Another job of this tenant has the same key."""
 

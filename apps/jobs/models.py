@@ -24,8 +24,13 @@ class Job(TenantScoped):
     activated_at = models.DateTimeField(
         help_text="The plan in force decides strictly after this instant."
     )
+    changes = models.IntegerField(
+        default=1, db_default=1, help_text="Rises with every change of the job."
+    )
     paused = models.BooleanField(default=False)
     pause_note = models.TextField(blank=True)
+    paused_until = models.DateTimeField(null=True, blank=True)
+    paused_by = models.CharField(max_length=200, blank=True, default="", db_default="")
     deleted_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -45,6 +50,12 @@ class Job(TenantScoped):
         indexes = [
             # Serves the leaders' delta: the jobs of a partition changed since an epoch.
             models.Index(fields=["part", "epoch"], name="chrono_job_epoch"),
+            # Finds the pauses that are over; hardly any job is in it.
+            models.Index(
+                fields=["paused_until"],
+                condition=models.Q(paused=True, paused_until__isnull=False),
+                name="chrono_job_resume",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ nothing at once.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 from uuid import UUID
 
 from chrono.rules import jitter
@@ -63,6 +64,7 @@ class Timer:
     scheduled_for: Millis
     due_at: Millis
     prev: UUID | None = None
+    attempt_group: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,25 @@ def plan_next(
         due_at=max(plan.due(moment), now),
         prev=prev,
     )
+
+
+def skip_next(plan: Plan, *, after: Millis, count: int) -> list[Skip]:
+    """Return the ledger rows that skip the next ``count`` occurrences after an instant.
+
+    Fewer where the schedule is over before.
+    """
+    return [
+        Skip(
+            job_id=plan.job_id,
+            run_id=plan.run(moment),
+            part=plan.part,
+            version=plan.version,
+            revision=plan.revision,
+            scheduled_for=moment,
+            reason=Reason.OPERATOR,
+        )
+        for moment in islice(occurrences(plan.schedule, after, LATEST - 1), count)
+    ]
 
 
 def start_of_plan(schedule: Schedule, *, now: Millis) -> Millis | None:

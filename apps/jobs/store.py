@@ -18,6 +18,9 @@ _SQL = {
     for name in (
         "set_limits",
         "find_jobs",
+        "list_ended_pauses",
+        "list_last_runs",
+        "next_group",
         "lock_jobs",
         "load_jobs",
         "bump_epochs",
@@ -61,7 +64,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job that is not deleted, with its revision in force."""
+    """A job with its revision in force."""
 
     id: UUID
     tenant: int
@@ -69,11 +72,18 @@ class Job:
     key: str
     name: str
     version: int
+    """The planning version: every change of the plan takes the next."""
     revision: int
+    changes: int
+    """Rises with every change."""
     paused: bool
     pause_note: str
+    paused_until: Millis | None
+    paused_by: str
     activated_at: Millis
     created_at: Millis
+    updated_at: Millis
+    deleted_at: Millis | None
     definition: Revision
 
 
@@ -87,6 +97,7 @@ class NewJob:
     name: str
     activated_at: Millis
     paused: bool
+    paused_by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +112,8 @@ class ChangedJob:
     activated_at: Millis
     paused: bool
     pause_note: str
+    paused_until: Millis | None
+    paused_by: str
     deleted: bool
 
 
@@ -118,6 +131,17 @@ class Decided:
 
     scheduled_for: Millis | None
     last_run: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """The run of a job that was fired last, and where it stands."""
+
+    run_id: UUID
+    state: int
+    """A RunState; ready stands for everything that waits."""
+    reason: int | None
+    finished_at: Millis | None
 
 
 type Found = tuple[str, str]
@@ -179,14 +203,65 @@ def find_jobs(conn: Connection, *, tenant: int, keys: Sequence[str]) -> dict[str
     return dict(rows)
 
 
-def lock_jobs(conn: Connection, *, jobs: Sequence[UUID]) -> None:
-    """Lock the rows of these jobs until the transaction ends."""
-    _SQL["lock_jobs"].run(conn, {"jobs": list(jobs)})
+def list_ended_pauses(
+    conn: Connection, *, now: Millis | None, limit: int
+) -> list[tuple[UUID, Millis]]:
+    """Return jobs whose pause is over, each with its end; the first end first."""
+    return [
+        (job, until)
+        for job, until in _SQL["list_ended_pauses"].run(
+            conn, {"now": now, "limit": limit}
+        )
+    ]
 
 
-def load_jobs(conn: Connection, *, jobs: Sequence[UUID]) -> list[Job]:
-    """Return those of these jobs that exist and are not deleted, by id."""
-    return [_job(row) for row in _SQL["load_jobs"].run(conn, {"jobs": list(jobs)})]
+def lock_jobs(
+    conn: Connection, *, jobs: Sequence[UUID], tenant: int | None = None
+) -> None:
+    """Lock the rows of these jobs, of this tenant, until the transaction ends."""
+    _SQL["lock_jobs"].run(conn, {"jobs": list(jobs), "tenant": tenant})
+
+
+def load_jobs(
+    conn: Connection, *, jobs: Sequence[UUID], tenant: int | None = None
+) -> list[Job]:
+    """Return those of these jobs that exist, by id, deleted ones too.
+
+    None stands for all tenants.
+    """
+    rows = _SQL["load_jobs"].run(conn, {"jobs": list(jobs), "tenant": tenant})
+    return [_job(row) for row in rows]
+
+
+def list_last_runs(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, LastRun]:
+    """Return the last fired run of each of these jobs that has one, whoever asked."""
+    rows = _SQL["list_last_runs"].run(
+        conn, {"parts": [job.part for job in jobs], "jobs": [job.id for job in jobs]}
+    )
+    return {
+        job: LastRun(run_id=run, state=state, reason=reason, finished_at=finished_at)
+        for job, run, state, reason, finished_at in rows
+    }
+
+
+def next_group(
+    conn: Connection, *, job: Job, scheduled_for: Millis, low: UUID, high: UUID
+) -> int:
+    """Return the lowest attempt group from 1 on that is above all of an instant.
+
+    The run ids of the instant are in [low, high). The job's row is locked.
+    """
+    [(group,)] = _SQL["next_group"].run(
+        conn,
+        {
+            "part": job.part,
+            "job": job.id,
+            "scheduled_for": scheduled_for,
+            "low": low,
+            "high": high,
+        },
+    )
+    return int(group)
 
 
 def bump_epochs(conn: Connection, *, parts: Iterable[int]) -> dict[int, int]:
@@ -237,6 +312,7 @@ def insert_jobs(
             "parts": [job.part for job in jobs],
             "activated_at": [job.activated_at for job in jobs],
             "paused": [job.paused for job in jobs],
+            "paused_by": [job.paused_by for job in jobs],
         },
     )
     return {job for (job,) in rows}
@@ -284,6 +360,8 @@ def update_jobs(conn: Connection, *, jobs: Sequence[ChangedJob], now: Millis) ->
             "activated_at": [job.activated_at for job in jobs],
             "paused": [job.paused for job in jobs],
             "pause_notes": [job.pause_note for job in jobs],
+            "paused_until": [job.paused_until or 0 for job in jobs],
+            "paused_by": [job.paused_by for job in jobs],
             "deleted": [job.deleted for job in jobs],
         },
     )
@@ -306,6 +384,7 @@ def insert_timers(conn: Connection, *, timers: Sequence[Timer], table: str) -> i
             "revisions": [timer.revision for timer in timers],
             "parts": [timer.part for timer in timers],
             "kinds": [int(timer.kind) for timer in timers],
+            "groups": [timer.attempt_group for timer in timers],
         },
         timers=table,
     )
@@ -450,10 +529,11 @@ def _found(conn: Connection, name: str, params: dict[str, Any]) -> list[Found]:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    ident, tenant, part, key, name, version, revision, paused, pause_note = row[:9]
-    activated_at, created_at = row[9:11]
-    schedule, jitter_window, overlap_policy, queue, priority = row[11:16]
-    target, payload, retry_policy = row[16:]
+    ident, tenant, part, key, name, version, revision, changes = row[:8]
+    paused, pause_note, paused_until, paused_by = row[8:12]
+    activated_at, created_at, updated_at, deleted_at = row[12:16]
+    schedule, jitter_window, overlap_policy, queue, priority = row[16:21]
+    target, payload, retry_policy = row[21:]
     return Job(
         id=ident,
         tenant=tenant,
@@ -462,10 +542,15 @@ def _job(row: tuple[Any, ...]) -> Job:
         name=name,
         version=version,
         revision=revision,
+        changes=changes,
         paused=paused,
         pause_note=pause_note,
+        paused_until=paused_until,
+        paused_by=paused_by,
         activated_at=activated_at,
         created_at=created_at,
+        updated_at=updated_at,
+        deleted_at=deleted_at,
         definition=Revision(
             schedule=json.loads(schedule),
             jitter_window=jitter_window,

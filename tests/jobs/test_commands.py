@@ -212,9 +212,9 @@ def test_pause_and_resume_take_a_version_each_and_leave_one_live_timer(ledger):
 
 def test_pausing_twice_and_resuming_twice_is_done_once(ledger):
     job = create_job(definition(interval="10s"), now=NOON).job_id
-    pause_job(job, now=NOON)
-    assert pause_job(job, note="again", now=NOON).actions == ("unchanged",)
-    assert ledger.job(job)["pause_note"] == ""
+    pause_job(job, note="once", now=NOON)
+    assert pause_job(job, now=NOON).actions == ("unchanged",)
+    assert ledger.job(job)["pause_note"] == "once"
     resume_job(job, now=NOON)
     assert resume_job(job, now=NOON).actions == ("unchanged",)
     assert ledger.job(job)["version"] == 3

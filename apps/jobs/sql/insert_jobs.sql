@@ -3,16 +3,17 @@
 -- index: chrono_job_key
 INSERT INTO chrono_job (
     id, tenant, key, name, part, version, revision, epoch, activated_at, paused,
-    pause_note, created_at, updated_at
+    pause_note, paused_by, created_at, updated_at
 )
 SELECT d.id, %(tenant)s::integer, d.key, d.name, d.part, 1, 1, 0,
     to_timestamp(d.activated_at / 1000.0::float8)::timestamptz(3), d.paused, '',
+    d.paused_by,
     to_timestamp(%(now)s::bigint / 1000.0::float8),
     to_timestamp(%(now)s::bigint / 1000.0::float8)
 FROM unnest(
     %(ids)s::uuid[], %(keys)s::text[], %(names)s::text[], %(parts)s::smallint[],
-    %(activated_at)s::bigint[], %(paused)s::boolean[]
-) AS d (id, key, name, part, activated_at, paused)
+    %(activated_at)s::bigint[], %(paused)s::boolean[], %(paused_by)s::text[]
+) AS d (id, key, name, part, activated_at, paused, paused_by)
 ORDER BY d.key
 ON CONFLICT (tenant, key) WHERE deleted_at IS NULL DO NOTHING
 RETURNING id

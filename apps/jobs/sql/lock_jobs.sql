@@ -5,4 +5,7 @@
 --
 -- Read them in a later statement: after a wait this one would still join the revision
 -- that was in force when it began.
-SELECT id FROM chrono_job WHERE id = ANY(%(jobs)s::uuid[]) ORDER BY id FOR UPDATE
+SELECT id FROM chrono_job
+WHERE id = ANY(%(jobs)s::uuid[])
+    AND (%(tenant)s::integer IS NULL OR tenant = %(tenant)s::integer)
+ORDER BY id FOR UPDATE

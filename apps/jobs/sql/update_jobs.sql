@@ -5,7 +5,10 @@
 UPDATE chrono_job j
 SET name = d.name, version = d.version, revision = d.revision, epoch = d.epoch,
     activated_at = to_timestamp(d.activated_at / 1000.0::float8)::timestamptz(3),
-    paused = d.paused, pause_note = d.pause_note,
+    changes = j.changes + 1, paused = d.paused, pause_note = d.pause_note,
+    paused_until = to_timestamp(
+        nullif(d.paused_until, 0) / 1000.0::float8)::timestamptz(3),
+    paused_by = d.paused_by,
     updated_at = to_timestamp(%(now)s::bigint / 1000.0::float8),
     deleted_at = CASE
         WHEN d.deleted THEN to_timestamp(%(now)s::bigint / 1000.0::float8)
@@ -13,8 +16,10 @@ SET name = d.name, version = d.version, revision = d.revision, epoch = d.epoch,
 FROM unnest(
     %(ids)s::uuid[], %(names)s::text[], %(versions)s::integer[],
     %(revisions)s::integer[], %(epochs)s::bigint[], %(activated_at)s::bigint[],
-    %(paused)s::boolean[], %(pause_notes)s::text[], %(deleted)s::boolean[]
+    %(paused)s::boolean[], %(pause_notes)s::text[], %(paused_until)s::bigint[],
+    %(paused_by)s::text[], %(deleted)s::boolean[]
 ) AS d (
-    id, name, version, revision, epoch, activated_at, paused, pause_note, deleted
+    id, name, version, revision, epoch, activated_at, paused, pause_note, paused_until,
+    paused_by, deleted
 )
 WHERE j.id = d.id

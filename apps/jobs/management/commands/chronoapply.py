@@ -12,8 +12,10 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.jobs.applying import apply
 from apps.jobs.editing import Outcome
 from apps.jobs.listing import read_list
+from apps.tenants.actor import Actor
 from chrono.rules.errors import ChronoError
 
+ACTOR = Actor.command("chronoapply")
 LONGEST_FILE = 64 * 1024 * 1024
 WORDS = ("created", "changed", "unchanged", "paused", "resumed", "deleted")
 
@@ -34,7 +36,7 @@ class Command(BaseCommand):
 
     def handle(self, *, file: Path, dry_run: bool, **options: Any) -> None:
         try:
-            outcomes = apply(read_list(_read(file)), dry_run=dry_run)
+            outcomes = apply(read_list(_read(file)), dry_run=dry_run, actor=ACTOR)
         except ChronoError as error:
             raise CommandError(f"{file}: {error.message}") from None
         except (django.db.Error, psycopg.Error) as error:

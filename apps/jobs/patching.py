@@ -1,0 +1,79 @@
+"""Merge patches (RFC 7396) over the definition of a job as it is.
+
+What a patch does not name stays, and null gives a field its default. Fields that only
+made sense beside what the patch replaces go with it: a job moved from cron to an
+interval loses its time zone, one moved to another kind of target its url.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from apps.jobs.definition import Definition, parse_definition
+from apps.jobs.public import READ_ONLY, definition_fields
+from apps.jobs.store import Job
+from chrono.rules.errors import BadValue
+from chrono.rules.jitter import default_window
+from chrono.rules.schedule import SCHEDULE_FIELDS, schedule_from_json
+
+DEPTH = 40
+KINDS = ("cron", "interval", "run_at")
+
+
+def patched(job: Job, patch: Mapping[str, Any]) -> Definition:
+    """Return the definition that a job gets by a patch.
+
+    Raises BadValue or a subclass with the field at fault, read-only ones included.
+    """
+    if not isinstance(patch, Mapping):
+        raise BadValue("A patch is an object with named fields.")
+    for name in READ_ONLY:
+        if name in patch:
+            raise BadValue(f"{name} is not changed by a patch.", field=name)
+    base = definition_fields(job)
+    _drop_schedule(base, patch)
+    _drop_jitter(base, patch, job)
+    _drop_target(base, patch)
+    return parse_definition(_merged(base, patch, 0))
+
+
+def _drop_schedule(base: dict[str, Any], patch: Mapping[str, Any]) -> None:
+    given = [kind for kind in KINDS if patch.get(kind) is not None]
+    if not given:
+        return
+    text = patch.get("cron")
+    cron = isinstance(text, str) and not text.strip().startswith("@every")
+    same = given == ["cron"] and cron if "cron" in base else given[0] in base
+    for name in KINDS if same else SCHEDULE_FIELDS:
+        base.pop(name, None)
+
+
+def _drop_jitter(base: dict[str, Any], patch: Mapping[str, Any], job: Job) -> None:
+    """A default follows the schedule; what somebody chose stays."""
+    moved = any(name in patch for name in SCHEDULE_FIELDS)
+    schedule = schedule_from_json(job.definition.schedule)
+    default = job.definition.jitter_window == default_window(schedule)
+    if (moved and default) or patch.get("time_critical") is True:
+        base.pop("jitter_window")
+
+
+def _drop_target(base: dict[str, Any], patch: Mapping[str, Any]) -> None:
+    target = patch.get("target")
+    if (
+        isinstance(target, Mapping)
+        and target.get("kind", base["target"]["kind"]) != (base["target"]["kind"])
+    ):
+        del base["target"]
+
+
+def _merged(base: object, patch: object, depth: int) -> Any:
+    if not isinstance(patch, Mapping):
+        return patch
+    if depth > DEPTH:
+        raise BadValue(f"A patch is nested at most {DEPTH} levels deep.")
+    merged = dict(base) if isinstance(base, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merged(merged.get(name), value, depth + 1)
+    return merged

@@ -1,0 +1,209 @@
+"""A job as people and programs see it: flat fields, durations and instants as text.
+
+Of the public form the fields of a definition go back into `parse_definition` and give
+the same job again; the others say what the job is doing. `version` is the number of
+its last change, which an ETag carries.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from apps.jobs.planning import last_decided
+from apps.jobs.store import Decided, Job, LastRun
+from chrono.rules import jitter
+from chrono.rules.durations import format_duration
+from chrono.rules.instants import LATEST, Millis, format_instant
+from chrono.rules.keys import scheduled_for_of
+from chrono.rules.schedule import next_after, occurrences, schedule_from_json
+from chrono.rules.states import Priority, Reason, RunState, status_of
+from chrono.rules.words import describe
+
+NEXT_RUNS = 5
+HIDDEN = "(hidden)"
+CHANGED = "(hidden, changed)"
+AUDITED_PAYLOAD = 4_096
+"""Bytes of JSON: what is longer is named in the audit by its length."""
+READ_ONLY = (
+    "id",
+    "state",
+    "version",
+    "revision",
+    "schedule_text",
+    "pause_note",
+    "paused_until",
+    "paused_by",
+    "next_run_at",
+    "next_due_at",
+    "next_runs",
+    "last_run",
+    "created_at",
+    "updated_at",
+    "deleted_at",
+)
+"""The fields of the public form that no definition has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a job's plan has before it, as of one instant."""
+
+    moments: tuple[Millis, ...]
+    """Its next nominal instants; none where nothing is planned."""
+    offset: Millis
+    """How much later than that a run is due."""
+    ended: bool
+    """Whether the schedule is over."""
+
+
+def definition_fields(job: Job) -> dict[str, Any]:
+    """Return the fields that `parse_definition` takes, for a job as it is."""
+    definition = job.definition
+    schedule = dict(definition.schedule)
+    written = schedule.pop("written", None)
+    if written is not None:
+        schedule["cron"] = written
+    return {
+        "key": job.key,
+        "name": job.name,
+        **schedule,
+        "jitter_window": format_duration(definition.jitter_window),
+        "overlap_policy": definition.overlap_policy,
+        "queue": definition.queue,
+        "priority": Priority(definition.priority).label,
+        "target": definition.target,
+        "payload": definition.payload,
+        "retry_policy": definition.retry_policy,
+        "paused": job.paused,
+    }
+
+
+def job_fields(
+    job: Job,
+    *,
+    decided: Decided,
+    last_run: LastRun | None,
+    now: Millis,
+    runs: int = NEXT_RUNS,
+    secrets: bool = True,
+) -> dict[str, Any]:
+    """Return a job's public form with its next ``runs`` instants.
+
+    Without ``secrets`` the values of its target's headers are hidden.
+    """
+    view = outlook(job, decided=decided, now=now, runs=max(1, runs))
+    first = view.moments[0] if view.moments else None
+    fields = definition_fields(job)
+    if not secrets:
+        fields["target"] = hide_headers(fields["target"])
+    return {
+        "id": str(job.id),
+        **fields,
+        "state": _state(job, view),
+        "version": job.changes,
+        "revision": job.revision,
+        "schedule_text": describe(schedule_from_json(job.definition.schedule)),
+        "pause_note": job.pause_note,
+        "paused_until": _instant(job.paused_until),
+        "paused_by": job.paused_by,
+        "next_run_at": _instant(first),
+        "next_due_at": None if first is None else format_instant(first + view.offset),
+        "next_runs": [format_instant(moment) for moment in view.moments[:runs]],
+        "last_run": None if last_run is None else last_run_fields(last_run),
+        "created_at": format_instant(job.created_at),
+        "updated_at": format_instant(job.updated_at),
+        "deleted_at": _instant(job.deleted_at),
+    }
+
+
+def outlook(job: Job, *, decided: Decided, now: Millis, runs: int) -> Outlook:
+    """Return what a job's plan has before it.
+
+    The first instant may be over: it is the next one to be decided. A paused or
+    deleted job has none before it.
+    """
+    schedule = schedule_from_json(job.definition.schedule)
+    known = last_decided(
+        ledger=decided.scheduled_for, activated_at=job.activated_at, now=now
+    )
+    offset = jitter.offset(job.id, job.definition.jitter_window)
+    first = next_after(schedule, known)
+    if first is None or first + offset >= LATEST:
+        return Outlook(moments=(), offset=offset, ended=True)
+    if job.paused or job.deleted_at is not None:
+        return Outlook(moments=(), offset=offset, ended=False)
+    moments = tuple(islice(occurrences(schedule, known, LATEST - 1), runs))
+    return Outlook(moments=moments, offset=offset, ended=False)
+
+
+def last_run_fields(last: LastRun) -> dict[str, Any]:
+    """Return a job's last run in short."""
+    state = RunState(last.state)
+    return {
+        "id": str(last.run_id),
+        "status": status_of(state),
+        "state": state.label,
+        "reason": None if last.reason is None else Reason(last.reason).label,
+        "scheduled_for": format_instant(scheduled_for_of(last.run_id)),
+        "finished_at": _instant(last.finished_at),
+    }
+
+
+def audited(job: Job, other: Job | None = None) -> dict[str, Any]:
+    """Return what the audit keeps of a job, beside how it was or will be.
+
+    Values of headers and of an address's query are hidden, whatever they are; those
+    that differ from the ``other``'s are said to be changed. A long payload is left out.
+    """
+    fields = definition_fields(job)
+    fields["target"] = _hide(
+        job.definition.target, {} if other is None else other.definition.target
+    )
+    size = len(json.dumps(fields["payload"], ensure_ascii=False).encode())
+    if size > AUDITED_PAYLOAD:
+        fields["payload"] = {"bytes": size, "revision": job.revision}
+    return {
+        **fields,
+        "pause_note": job.pause_note,
+        "paused_until": _instant(job.paused_until),
+        "version": job.changes,
+        "revision": job.revision,
+    }
+
+
+def hide_headers(
+    target: Mapping[str, Any], other: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a target whose headers have no values."""
+    shown = dict(target)
+    headers = target.get("headers")
+    if isinstance(headers, Mapping):
+        known = {} if other is None else other.get("headers") or {}
+        shown["headers"] = {
+            name: CHANGED if name in known and known[name] != value else HIDDEN
+            for name, value in headers.items()
+        }
+    return shown
+
+
+def _hide(target: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    shown = hide_headers(target, other)
+    url = target.get("url")
+    if isinstance(url, str) and (parts := urlsplit(url)).query:
+        shown["url"] = urlunsplit(parts._replace(query=HIDDEN))
+    return shown
+
+
+def _state(job: Job, view: Outlook) -> str:
+    if job.deleted_at is not None:
+        return "deleted"
+    if job.paused:
+        return "paused"
+    return "ended" if view.ended else "active"
+
+
+def _instant(moment: Millis | None) -> str | None:
+    return None if moment is None else format_instant(moment)
