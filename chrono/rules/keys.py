@@ -5,9 +5,11 @@ the run, however often, makes the same id; the primary key then refuses the seco
 Its 128 bits, most significant first:
 
     48 milliseconds of scheduled_for | 4 version (8) | 6 partition | 6 hash |
-    2 variant (binary 10) | 62 hash
+    2 variant (binary 10) | 61 hash | 1 extra
 
-so ids sort by time, and the id alone finds the day leaf and the partition.
+so ids sort by time, and the id alone finds the day leaf and the partition. The last bit
+is set where the attempt group is 1 or more: what only such runs have is looked for by
+nobody else.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ _pack = Struct(">16sQI").pack
 _new = object.__new__
 _set = object.__setattr__
 _LOW_62 = (1 << 62) - 1
+_HASH_62 = _LOW_62 - 1
 _FIXED = 8 << 76 | 2 << 62
 
 
@@ -40,8 +43,14 @@ def run_id(job_id: UUID, scheduled_for: Millis, attempt_group: int, part: int) -
         | _FIXED
         | part << 70
         | (hashed >> 62) << 64
-        | hashed & _LOW_62
+        | hashed & _HASH_62
+        | (attempt_group > 0)
     )
+
+
+def is_extra(run_id: UUID) -> bool:
+    """Return whether a run is one besides the schedule's own: manual, redriven, …"""
+    return bool(run_id.int & 1)
 
 
 def scheduled_for_of(run_id: UUID) -> Millis:

@@ -24,8 +24,10 @@ def test_every_bit_is_where_the_layout_says(job_id, moment, group):
         job_id.bytes + moment.to_bytes(8, "big") + group.to_bytes(4, "big")
     ).digest()
     hashed = int.from_bytes(digest) >> (256 - 68)
-    bits = f"{moment:048b}1000{part:06b}{hashed >> 62:06b}10{hashed & (2**62 - 1):062b}"
+    low = f"{hashed & (2**62 - 1):062b}"[:-1] + ("1" if group else "0")
+    bits = f"{moment:048b}1000{part:06b}{hashed >> 62:06b}10{low}"
     assert f"{made.int:0128b}" == bits
+    assert keys.is_extra(made) == (group > 0)
     assert made.version == 8
     assert made.variant == RFC_4122
 
