@@ -72,6 +72,8 @@ def finish(
 
 
 def purge(conn: Connection) -> None:
-    """Delete what is older than a day."""
+    """Delete keys older than a day, and sessions of the admin that are over."""
     while store.purge_request_keys(conn, limit=PURGED) == PURGED:
+        pass
+    while store.purge_sessions(conn, limit=PURGED) == PURGED:
         pass

@@ -14,6 +14,7 @@ _TRY_REQUEST_KEY = sql.load("runtime", "try_request_key")
 _FIND_REQUEST_KEY = sql.load("runtime", "find_request_key")
 _INSERT_REQUEST_KEY = sql.load("runtime", "insert_request_key")
 _PURGE_REQUEST_KEYS = sql.load("runtime", "purge_request_keys")
+_PURGE_SESSIONS = sql.load("runtime", "purge_sessions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,3 +101,8 @@ def insert_request_key(
 def purge_request_keys(conn: Connection, *, limit: int) -> int:
     """Delete keys that are over; return how many."""
     return _PURGE_REQUEST_KEYS.change(conn, {"limit": limit})
+
+
+def purge_sessions(conn: Connection, *, limit: int) -> int:
+    """Delete the admin's sessions that are over; return how many."""
+    return _PURGE_SESSIONS.change(conn, {"limit": limit})

@@ -10,19 +10,24 @@ from collections.abc import Callable
 
 import psycopg
 
+from apps.jobs.commands import resume_due
 from apps.queue import withdrawals
 from apps.queue.rotation import Rotation
-from apps.runs import days
+from apps.runs import days, slots
 from apps.runs.sweep import Sweep
+from apps.runtime import requests
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
+from apps.tenants.actor import Actor
 from apps.timers import buckets
 from apps.timers.store import read_dispatch_state
+from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 
 log = logging.getLogger("chrono.upkeep")
 
+ACTOR = Actor.system("scheduler")
 STEP_S = 2.0
 SWEEP_EVERY: Millis = 2_000
 CLEAR_EVERY: Millis = 5_000
@@ -86,6 +91,7 @@ class Upkeep(threading.Thread):
         """Do what is due of the keeper's work."""
         conn, now = self._session(), self._clock.now()
         state = read_dispatch_state(conn)
+        self._resume(conn)
         self._rotation.step(conn, current=state.slice, now=now)
         if self._is_due("sweep", SWEEP_EVERY, now):
             rescued = self._sweep.step(conn, now=now, horizon=state.horizon)
@@ -93,6 +99,7 @@ class Upkeep(threading.Thread):
                 log.warning("%s runs of dead workers are offered again", rescued)
         if self._is_due("clear", CLEAR_EVERY, now):
             withdrawals.clear(conn)
+            slots.clear(conn)
         if self._is_due("buckets", BUCKETS_EVERY, now):
             self._make_room(conn, now)
         if self._is_due("drop", DROP_EVERY, now):
@@ -103,6 +110,16 @@ class Upkeep(threading.Thread):
                 log.info("dropped %s", dropped)
             while days.purge_kept(conn, now=now):
                 pass
+            slots.clear_lost(conn)
+            requests.purge(conn)
+
+    def _resume(self, conn: Connection) -> None:
+        """Resume what was paused until now; a refusal must not keep the rest back."""
+        try:
+            for outcome in resume_due(conn, actor=ACTOR):
+                log.info("the pause of job %s is over", outcome.job_id)
+        except ChronoError as error:
+            log.warning("pauses that are over wait: %s", error)
 
     def _make_room(self, conn: Connection, now: Millis) -> None:
         horizon = buckets.ensure_buckets(conn, now=now)

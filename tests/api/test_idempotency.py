@@ -4,6 +4,7 @@ import hashlib
 import threading
 
 import pytest
+from django.db import connection
 from django.http import HttpRequest
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -126,7 +127,7 @@ def test_of_twenty_at_once_one_has_the_effect(things, background):
             refused.append(1)
             return None
         finally:
-            raw_connection().close()
+            connection.close()
 
     answers = [one.result(timeout=20) for one in [background(ask) for _ in range(16)]]
     shown = [one for one in answers if one is not None]
@@ -148,7 +149,7 @@ def test_while_one_is_under_way_the_other_is_told_at_once(things, background):
         try:
             return idempotency.once(asked("k"), slow)
         finally:
-            raw_connection().close()
+            connection.close()
 
     first = background(ask)
     assert began.wait(timeout=20)

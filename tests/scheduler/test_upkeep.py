@@ -149,3 +149,30 @@ def test_a_piece_of_work_that_fails_oddly_does_not_end_the_keeper(
     assert [tried.get(timeout=10) for _ in range(2)] == [1, 1]
     upkeep.stop()
     assert "upkeep failed" in caplog.text
+
+
+def test_keys_of_requests_and_sessions_that_are_over_are_deleted(
+    conn: Connection, upkeep: Upkeep
+) -> None:
+    for key, age in (("old", "25 hours"), ("new", "23 hours")):
+        conn.execute(
+            """
+            INSERT INTO chrono_request_key (tenant, key, method, path, fingerprint,
+                status, headers, answer, created_at)
+            VALUES (1, %s, 'POST', '/', sha256(''), 200, '{}', '1',
+                now() - %s::interval)
+            """,
+            [key, age],
+        )
+        conn.execute(
+            "INSERT INTO django_session (session_key, session_data, expire_date)"
+            " VALUES (%s, '', now() + interval '24 hours' - %s::interval)",
+            [key, age],
+        )
+    upkeep.prepare()
+    upkeep.step()
+    for table, column in (
+        ("chrono_request_key", "key"),
+        ("django_session", "session_key"),
+    ):
+        assert conn.execute(f"SELECT {column} FROM {table}").fetchall() == [("new",)]
