@@ -16,6 +16,8 @@ PLANTED = [
     ("apps/jobs/models.py", "import croniter", "Only the cron rule knows croniter"),
     ("apps/jobs/models.py", "import apps.runtime.sql", "Only a store runs statements"),
     ("apps/runs/__init__.py", "import tests", "The product knows neither"),
+    ("apps/jobs/models.py", "import rest_framework", "Only the API knows"),
+    ("apps/api/etags.py", "import apps.worker", "flow only downward"),
 ]
 
 
