@@ -34,6 +34,7 @@ ATTEMPT = Table(name="chrono_attempt", key="run_id", by_id=True, kept=7 * DAY)
 TABLES = (OCCURRENCE, RUN, ATTEMPT)
 OTHERS_KEPT: Millis = 30 * DAY
 DEAD_LETTERS_KEPT: Millis = 90 * DAY
+INPUTS_KEPT: Millis = 35 * DAY
 PURGE = 1_000
 
 
@@ -41,7 +42,8 @@ def ensure_days(conn: Connection, *, now: Millis) -> int:
     """Make the leaves from two days back, or the newest there is, to three days ahead.
 
     Returns how many rows had gone to a default leaf and were moved: more than none is
-    an alarm. Leaves off, without an error, where a lock is not to be had.
+    an alarm. What a person skipped days ahead is none of them. Leaves off, without an
+    error, where a lock is not to be had.
     """
     strays = 0
     for table in TABLES:
@@ -53,17 +55,21 @@ def ensure_days(conn: Connection, *, now: Millis) -> int:
             if day in have:
                 continue
             lower, upper = _bounds(table, day)
+            leaf = day_name(table.name, day)
             try:
-                strays += partitions.attach_leaf(
+                moved = partitions.attach_leaf(
                     conn,
                     parent=table.name,
-                    leaf=day_name(table.name, day),
+                    leaf=leaf,
                     key=table.key,
                     lower=lower,
                     upper=upper,
                 )
             except psycopg.errors.LockNotAvailable:
                 return strays
+            if moved and table is OCCURRENCE:
+                moved -= store.count_ahead(conn, leaf=leaf)
+            strays += moved
     return strays
 
 
@@ -99,6 +105,9 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
         store.purge_runs_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
         + store.purge_attempts_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
         + store.purge_dead_letters(conn, before=now - DEAD_LETTERS_KEPT, limit=PURGE)
+        + store.purge_run_inputs(
+            conn, before=day_bounds(now - INPUTS_KEPT)[0], limit=PURGE
+        )
     )
 
 

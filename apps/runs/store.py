@@ -23,6 +23,15 @@ _SQL = {
         "claim_ready",
         "list_leases",
         "load_targets",
+        "insert_run_input",
+        "load_run_inputs",
+        "load_run_priorities",
+        "purge_run_inputs",
+        "insert_slot",
+        "has_slots",
+        "forget_settled_slots",
+        "forget_lost_slots",
+        "count_ahead",
         "settle_if_leased",
         "list_stale_workers",
         "mark_dead_if_stale",
@@ -253,6 +262,68 @@ def load_targets(
         )
         for job, rev, target, payload, retry in rows
     ]
+
+
+def insert_run_input(
+    conn: Connection,
+    *,
+    run: uuid.UUID,
+    part: int,
+    payload: str | None,
+    priority: int | None,
+) -> None:
+    """Write what a run has of its own: a payload as JSON text, a priority, or both."""
+    _SQL["insert_run_input"].change(
+        conn, {"run": run, "part": part, "payload": payload, "priority": priority}
+    )
+
+
+def load_run_inputs(
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
+) -> dict[uuid.UUID, Any]:
+    """Return the payloads that those of these (part, run) have of their own."""
+    rows = _SQL["load_run_inputs"].run(conn, _places(runs))
+    return {run: json.loads(payload) for run, payload in rows}
+
+
+def load_run_priorities(
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
+) -> dict[uuid.UUID, int]:
+    """Return the priorities that those of these (part, run) have of their own."""
+    rows = _SQL["load_run_priorities"].run(conn, _places(runs))
+    return {run: int(priority) for run, priority in rows}
+
+
+def purge_run_inputs(conn: Connection, *, before: uuid.UUID, limit: int) -> int:
+    """Delete inputs of runs with lower ids that wait for nothing; return how many."""
+    return _SQL["purge_run_inputs"].change(conn, {"before": before, "limit": limit})
+
+
+def insert_slot(conn: Connection, *, part: int, job: uuid.UUID, run: uuid.UUID) -> None:
+    """Have a run count against its job's overlap bound until it is settled."""
+    _SQL["insert_slot"].change(conn, {"part": part, "job": job, "run": run})
+
+
+def has_slots(conn: Connection) -> bool:
+    """Return whether any run has a slot."""
+    [(any_slot,)] = _SQL["has_slots"].run(conn)
+    return bool(any_slot)
+
+
+def forget_settled_slots(conn: Connection) -> int:
+    """Forget slots of settled runs; return how many."""
+    return _SQL["forget_settled_slots"].change(conn)
+
+
+def forget_lost_slots(conn: Connection) -> int:
+    """Forget slots whose run lies nowhere any more; return how many."""
+    return _SQL["forget_lost_slots"].change(conn)
+
+
+def count_ahead(conn: Connection, *, leaf: str) -> int:
+    """Return how many occurrences of a leaf were skipped days ahead."""
+    [(count,)] = _SQL["count_ahead"].run(conn, leaf=leaf)
+    return int(count)
 
 
 def settle_if_leased(
@@ -626,3 +697,7 @@ def _read(text: str | None) -> Any:
 
 def _json(value: Any) -> Jsonb | None:
     return None if value is None else Jsonb(value)
+
+
+def _places(runs: Sequence[tuple[int, uuid.UUID]]) -> dict[str, Any]:
+    return {"parts": [part for part, _ in runs], "runs": [run for _, run in runs]}

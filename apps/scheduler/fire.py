@@ -82,7 +82,7 @@ class Gun:
     def _ask_for_old_runs(self, entries: list[Entry], now: Millis) -> None:
         """Overlap with a run older than the history kept: ask where it could be."""
         old = [
-            (e.part, e.prev)
+            (e.part, e.prev, e.job_id)
             for e in entries
             if e.prev is not None and is_bounded(e) and _is_old(e.prev, now)
         ]

@@ -4,8 +4,9 @@ import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from apps.runs.store import load_run_priorities
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.cache import Cache, Definition, Entry
@@ -13,7 +14,7 @@ from apps.scheduler.store import RevisionRow, Term, TimerRow
 from chrono.rules import jitter
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
-from chrono.rules.keys import run_id
+from chrono.rules.keys import is_extra, run_id
 from chrono.rules.schedule import Once, resolve, schedule_from_json
 from chrono.rules.states import TimerKind
 
@@ -135,8 +136,9 @@ class Loader:
             elif row.epoch >= held.term.epoch:
                 fresh.append(row)
         self._define({(row.job_id, _revision(row)) for row in fresh})
+        priorities = self._priorities(fresh)
         for number, row in enumerate(fresh):
-            self._put(row)
+            self._put(row, priorities.get(row.ref))
             if number % 10_000 == 0:
                 self._progress()
         for (part, bucket), old in stale.items():
@@ -149,7 +151,16 @@ class Loader:
                 )
         return len(rows)
 
-    def _put(self, row: TimerRow) -> None:
+    def _priorities(self, rows: list[TimerRow]) -> dict[uuid.UUID, int]:
+        """Return the priorities that runs have of their own; no schedule has one."""
+        extra = [
+            (row.part, row.ref)
+            for row in rows
+            if row.kind != TimerKind.SCHEDULE and is_extra(row.ref)
+        ]
+        return load_run_priorities(self._conn, runs=extra) if extra else {}
+
+    def _put(self, row: TimerRow, priority: int | None) -> None:
         key = (row.due_at, row.ref, row.kind, row.version)
         known = self._cache.find(row.part, key)
         if known is not None:
@@ -158,6 +169,8 @@ class Loader:
         definition = self._definitions.get((row.job_id, _revision(row)))
         if definition is None:
             return
+        if priority is not None:
+            definition = replace(definition, priority=priority)
         of_schedule = row.kind == TimerKind.SCHEDULE
         self._cache.put(
             Entry(

@@ -275,11 +275,19 @@ def delete_stale_timers(
 
 
 def list_unsettled(
-    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID, uuid.UUID]]
 ) -> set[uuid.UUID]:
-    """Return those of these (partition, run) pairs that are still live."""
+    """Return those runs, given as (partition, run, job), that are still live.
+
+    So is one whose job has another live run that counts against its bound.
+    """
     rows = _SQL["list_unsettled"].run(
-        conn, {"parts": [part for part, _ in runs], "runs": [run for _, run in runs]}
+        conn,
+        {
+            "parts": [part for part, _, _ in runs],
+            "runs": [run for _, run, _ in runs],
+            "jobs": [job for _, _, job in runs],
+        },
     )
     return {run for (run,) in rows}
 

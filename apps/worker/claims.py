@@ -4,6 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import psycopg
 
@@ -16,6 +17,7 @@ from apps.worker.pauses import Pauses
 from apps.worker.seats import Seats
 from apps.worker.targets import Key, Targets
 from chrono.rules.instants import MINUTE, Millis
+from chrono.rules.keys import is_extra
 
 log = logging.getLogger("chrono.worker")
 
@@ -23,6 +25,10 @@ BATCH = 200
 SHORTEST_REST: Millis = 5
 LONGEST_REST: Millis = 1_000
 LOOK_EVERY: Millis = MINUTE
+UNREADABLE = object()
+
+type Own = dict[uuid.UUID, Target]
+"""Runs with a payload of their own, each with its target and that payload."""
 
 
 def load_targets(conn: Connection, revisions: Sequence[Key]) -> list[Target]:
@@ -43,6 +49,41 @@ def load_targets(conn: Connection, revisions: Sequence[Key]) -> list[Target]:
                 job_id=job, revision=revision, target={}, payload=None, retry_policy={}
             )
         ]
+
+
+def load_own(conn: Connection, leases: Sequence[Lease]) -> Own:
+    """Return the targets of those runs that have a payload of their own, with it.
+
+    Only runs besides their schedule's can have one: the others cost nothing here.
+    """
+    extra = [lease for lease in leases if is_extra(lease.run_id)]
+    payloads = _load_payloads(conn, extra) if extra else {}
+    if not payloads:
+        return {}
+    having = [lease for lease in extra if lease.run_id in payloads]
+    keys = list(dict.fromkeys((lease.job_id, lease.revision) for lease in having))
+    targets = {(t.job_id, t.revision): t for t in load_targets(conn, keys)}
+    return {
+        lease.run_id: replace(target, payload=payloads[lease.run_id])
+        for lease in having
+        if (target := targets.get((lease.job_id, lease.revision))) is not None
+    }
+
+
+def _load_payloads(
+    conn: Connection, leases: Sequence[Lease]
+) -> dict[uuid.UUID, object]:
+    try:
+        return store.load_run_inputs(conn, runs=[(x.part, x.run_id) for x in leases])
+    except (ValueError, RecursionError):
+        if len(leases) > 1:
+            return {
+                run: payload
+                for one in leases
+                for run, payload in _load_payloads(conn, [one]).items()
+            }
+        log.warning("the payload of run %s cannot be read", leases[0].run_id)
+        return {leases[0].run_id: UNREADABLE}
 
 
 class Claimer:
@@ -117,19 +158,24 @@ class Claimer:
         return rest
 
     async def _claim(self, queue: str, limit: int) -> list[Lease]:
-        def claim(conn: Connection) -> tuple[list[Lease], list[Target]]:
+        def claim(conn: Connection) -> tuple[list[Lease], list[Target], Own]:
             leases = store.claim_ready(
                 conn, queue=queue, limit=limit, worker=self._worker
             )
-            missing = self._targets.missing(leases)
-            return leases, load_targets(conn, missing) if missing else []
+            own = load_own(conn, leases)
+            missing = self._targets.missing(
+                lease for lease in leases if lease.run_id not in own
+            )
+            return leases, load_targets(conn, missing) if missing else [], own
 
-        leases, targets = await self._line.call(claim)
+        leases, targets, own = await self._line.call(claim)
         if self._stopping.is_set():
             self._executor.return_unstarted(leases)
             return leases
         self._targets.learn(targets)
-        self._executor.start(leases)
+        self._executor.start(
+            leases, {run: self._targets.prepare(target) for run, target in own.items()}
+        )
         return leases
 
     async def _look_at_leases(self) -> None:

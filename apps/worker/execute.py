@@ -4,7 +4,8 @@ import asyncio
 import logging
 import secrets
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from apps.runs.store import Lease
 from apps.runtime.clock import Clock
@@ -13,6 +14,7 @@ from apps.worker.execution import (
     Execution,
     HandBack,
     Outcome,
+    Prepared,
     hand_back,
     settlement_of,
 )
@@ -23,6 +25,8 @@ from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 
 log = logging.getLogger("chrono.worker")
+
+NOTHING: Mapping[uuid.UUID, Prepared] = MappingProxyType({})
 
 
 class Executor:
@@ -36,14 +40,18 @@ class Executor:
         self._settler = settler
         self._clock = clock
 
-    def start(self, leases: Iterable[Lease]) -> None:
+    def start(
+        self, leases: Iterable[Lease], own: Mapping[uuid.UUID, Prepared] = NOTHING
+    ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
+        ``own`` has what is prepared for a run alone.
         Needs the loop's eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
         for lease in leases:
-            execution = Execution(lease, self._targets.of(lease))
+            prepared = own.get(lease.run_id) if own else None
+            execution = Execution(lease, prepared or self._targets.of(lease))
             self._seats.take(execution)
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))

@@ -1,8 +1,6 @@
 """Targets made ready to be called, kept by (job, revision); revisions never change.
 
-A run's own input will replace the payload of its revision here, once something writes
-inputs: claim will have to say which runs have one, so that all others stay free of the
-look-up.
+A run with a payload of its own has a target of its own, which is not kept.
 """
 
 import logging
@@ -79,15 +77,19 @@ class Targets:
     def learn(self, targets: Iterable[Target]) -> None:
         """Make these targets ready and keep them."""
         for target in targets:
-            try:
-                prepared = self._prepare(target)
-            except Exception:
-                # A fault of ours, or rows that no validation saw: it must cost this
-                # job its runs, not every job its worker.
-                log.exception("a target could not be made ready")
-                prepared = UNUSABLE
+            prepared = self.prepare(target)
             self._kept[target.job_id, target.revision] = prepared
             self._weight += prepared.weight
+
+    def prepare(self, target: Target) -> Prepared:
+        """Make a target ready, not to be kept; one that fails if that cannot be."""
+        try:
+            return self._prepare(target)
+        except Exception:
+            # A fault of ours, or rows that no validation saw: it must cost this job its
+            # runs, not every job its worker.
+            log.exception("a target could not be made ready")
+            return UNUSABLE
 
     def of(self, lease: Lease) -> Prepared:
         """Return the target of a lease; one that fails if its revision is gone."""

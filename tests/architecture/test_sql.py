@@ -31,7 +31,10 @@ SLOTS = {
     "table": "chrono_ready",
     "leaf": "chrono_run",
 }
-SLOTS_OF = {"keep_attempts": {"leaf": "chrono_attempt"}}
+SLOTS_OF = {
+    "keep_attempts": {"leaf": "chrono_attempt"},
+    "count_ahead": {"leaf": "chrono_occurrence"},
+}
 
 
 def header(path: Path) -> list[str]:

@@ -71,7 +71,11 @@ WITH locked AS MATERIALIZED (
         ) IS NOT TRUE THEN 2
         WHEN t.bounded AND (
             SELECT true FROM chrono_slot s
-            WHERE s.part = t.part AND s.job_id = t.job_id LIMIT 1
+            WHERE s.part = t.part AND s.job_id = t.job_id AND (
+                SELECT true FROM chrono_run r
+                WHERE r.part = s.part AND r.id = s.run_id AND r.tenant = t.tenant
+                LIMIT 1
+            ) IS NOT TRUE LIMIT 1
         ) THEN 2
     END::smallint AS reason
     FROM taken t

@@ -1,0 +1,8 @@
+-- Write what a run has of its own in place of its revision's: payload, priority.
+-- writes: run_input
+--
+-- In the transaction that writes the run's timer.
+INSERT INTO chrono_run_input (part, run_id, payload, priority)
+VALUES (
+    %(part)s::smallint, %(run)s::uuid, %(payload)s::jsonb, %(priority)s::smallint
+)

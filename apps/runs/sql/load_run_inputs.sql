@@ -1,0 +1,7 @@
+-- Read the payloads that these runs have of their own.
+-- writes: nothing
+-- index: chrono_run_input_pkey
+SELECT i.run_id, i.payload::text
+FROM unnest(%(parts)s::smallint[], %(runs)s::uuid[]) AS w (part, run_id)
+JOIN chrono_run_input i ON i.part = w.part AND i.run_id = w.run_id
+WHERE i.payload IS NOT NULL
