@@ -18,7 +18,7 @@ graceful_timeout = 25
 keepalive = 15
 worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108
 
-limit_request_line = 4094
+limit_request_line = 8190
 limit_request_fields = 64
 limit_request_field_size = 8190
 

@@ -79,6 +79,10 @@ def _add_refusals(operation: dict[str, Any], *, path: str, method: str) -> None:
         codes += ["412", "428"]
     if "Idempotency-Key" in named or ("{" in path and method != "get"):
         codes.append("409")
+    operation["responses"]["414"] = {
+        "description": "The address is too long; the server itself says so.",
+        "content": {"text/html": {"schema": shapes.TEXT}},
+    }
     for code in codes:
         operation["responses"].setdefault(
             code,

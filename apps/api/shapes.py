@@ -87,7 +87,7 @@ PAGE_PARAMETERS = [
     ),
     OpenApiParameter(
         "cursor",
-        {"type": "string", "minLength": 1, "maxLength": 500},
+        {"type": "string", "minLength": 1, "maxLength": 200},
         description="The `next_cursor` of the page before, with the same filters.",
     ),
 ]
@@ -258,12 +258,12 @@ COMPONENTS: dict[str, Schema] = {
             {
                 **SCHEDULE,
                 "jitter_window": {
-                    "type": "string",
+                    "type": ["string", "null"],
                     "description": "A duration; what a job would have where left out.",
                 },
                 "time_critical": FLAG,
-                "after": {**INSTANT, "description": "Now where left out."},
-                "count": {"type": "integer", "minimum": 1, "maximum": 100},
+                "after": nullable({**INSTANT, "description": "Now where left out."}),
+                "count": nullable({"type": "integer", "minimum": 1, "maximum": 100}),
             },
             required=[],
         ),

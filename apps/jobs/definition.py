@@ -16,7 +16,7 @@ from apps.jobs.json_value import check_json, check_text
 from apps.jobs.target import parse_target
 from chrono.rules import retry
 from chrono.rules.durations import format_duration, parse_duration
-from chrono.rules.errors import BadValue
+from chrono.rules.errors import BadSchedule, BadValue
 from chrono.rules.instants import HOUR, Millis
 from chrono.rules.jitter import default_window
 from chrono.rules.schedule import (
@@ -168,8 +168,12 @@ def _check_names(data: Mapping[str, Any]) -> None:
 
 
 def _schedule(data: Mapping[str, Any], *, anchor: Millis = 0) -> Schedule:
-    for name in ("cron", "interval", "run_at"):
-        if data.get(name) == "":
+    for name in ("cron", "interval", "run_at", "starts_at"):
+        value = data.get(name)
+        # An empty list is not left out either, though both are false.
+        if value is not None and not isinstance(value, str):
+            raise BadSchedule(f"{name} is text.", field=name)
+        if value == "":
             raise BadValue(f"{name} is empty.", field=name)
     schedule = schedule_from_json(data, anchor=anchor)
     if not isinstance(schedule, CronSchedule):
