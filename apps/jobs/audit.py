@@ -41,7 +41,9 @@ CONSTRAINTS = (
     ("chrono_timer_far", "chrono_timer_due_at"),
     ("chrono_timer_far", "chrono_timer_scheduled_for"),
     ("chrono_run_input", "chrono_run_input_payload"),
+    ("chrono_run_input", "chrono_run_input_some"),
     ("chrono_job", "chrono_job_instants"),
+    ("chrono_job", "chrono_job_paused_until"),
     ("chrono_job_revision", "chrono_job_revision_instants"),
     ("chrono_job_revision", "chrono_job_revision_payload_size"),
     ("chrono_job_revision", "chrono_job_revision_payload_depth"),
@@ -197,6 +199,10 @@ def _is_over(plan: WrongPlan) -> bool:
     return following is None or following >= LATEST - DAY
 
 
+def _manual(conn: Connection, window: Window) -> Iterable[Found]:
+    return store.audit_manual(conn, window=window)
+
+
 def _strays(conn: Connection, window: Window) -> Iterable[Found]:
     return store.audit_strays(conn)
 
@@ -245,6 +251,11 @@ CHECKS = (
         ask=_instants,
     ),
     Check(name="dead", says="a dead run has its error and its dead letter", ask=_dead),
+    Check(
+        name="manual",
+        says="a manual run is none of the schedule's, and a slot has its run",
+        ask=_manual,
+    ),
     Check(name="strays", says="the default leaves are empty", ask=_strays),
 )
 """Every invariant whose subject exists, in the order in which it is told."""

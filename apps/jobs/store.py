@@ -40,6 +40,7 @@ _SQL = {
         "audit_fences",
         "audit_instants",
         "audit_lost",
+        "audit_manual",
         "audit_overlaps",
         "audit_plans",
         "audit_strays",
@@ -466,6 +467,11 @@ def audit_doubles(conn: Connection, *, window: Window) -> list[Found]:
 def audit_lost(conn: Connection, *, part: int, window: Window) -> list[Found]:
     """Return a partition's fired runs that are nowhere."""
     return _found(conn, "audit_lost", {"part": part, **window.params()})
+
+
+def audit_manual(conn: Connection, *, window: Window) -> list[Found]:
+    """Return manual runs in the schedule's group, and slots whose run is nowhere."""
+    return _found(conn, "audit_manual", window.params())
 
 
 def audit_strays(conn: Connection) -> list[Found]:
