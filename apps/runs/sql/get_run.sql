@@ -2,6 +2,8 @@
 -- writes: nothing
 -- index: the primary keys; only a run found nowhere else is looked for in ready, which
 -- has no index by run, so that nobody pays for one.
+--
+-- The id is written where a join would do: then only its day is planned for.
 WITH held AS MATERIALIZED (
     SELECT 1 AS rank, 'run' AS place, NULL::smallint AS kind, false AS cancel, state,
         reason, due_at, dispatched_at, started_at, finished_at, id, job_id, revision,
@@ -58,19 +60,21 @@ FROM found f
 JOIN chrono_job j ON j.id = f.job_id
     AND (%(tenant)s::integer IS NULL OR j.tenant = %(tenant)s::integer)
 LEFT JOIN chrono_job_revision v ON v.job_id = f.job_id AND v.revision = f.revision
-LEFT JOIN chrono_run_input i ON i.part = f.part AND i.run_id = f.id
-LEFT JOIN chrono_resolution z ON z.run_id = f.id AND z.part = f.part
+LEFT JOIN chrono_run_input i
+    ON i.part = %(part)s::smallint AND i.run_id = %(run)s::uuid
+LEFT JOIN chrono_resolution z
+    ON z.run_id = %(run)s::uuid AND z.part = %(part)s::smallint
 LEFT JOIN chrono_worker w ON w.id = f.worker
-LEFT JOIN chrono_occurrence o ON o.part = f.part AND o.job_id = f.job_id
+LEFT JOIN chrono_occurrence o ON o.part = %(part)s::smallint AND o.job_id = f.job_id
     AND o.scheduled_for = to_timestamp(%(scheduled_for)s::bigint / 1000.0::float8)
-    AND o.run_id = f.id
+    AND o.run_id = %(run)s::uuid
 LEFT JOIN LATERAL (
     SELECT reason, error, finished_at FROM (
         SELECT attempt, reason, error, finished_at FROM chrono_attempt
-        WHERE run_id = f.id AND part = f.part
+        WHERE run_id = %(run)s::uuid AND part = %(part)s::smallint
         UNION ALL
         SELECT attempt, reason, error, finished_at FROM chrono_attempt_kept
-        WHERE run_id = f.id AND part = f.part
+        WHERE run_id = %(run)s::uuid AND part = %(part)s::smallint
     ) AS failed
     ORDER BY attempt DESC LIMIT 1
 ) a ON true
