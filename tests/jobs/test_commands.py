@@ -1,10 +1,8 @@
 """Edits on a real database: nothing lost, nothing fired from a stale definition."""
 
-import threading
 import uuid
 
 import pytest
-from django.db import connection
 
 from apps.jobs import commands
 from apps.jobs.commands import (
@@ -32,6 +30,7 @@ from chrono.rules.jitter import offset
 from chrono.rules.keys import run_id
 from chrono.rules.partitions import partition_of
 from chrono.rules.states import Reason
+from tests.jobs.sessions import in_thread
 from tests.support import pg
 from tests.support.definitions import definition
 
@@ -434,24 +433,6 @@ def test_more_than_a_batch_takes_several_transactions(ledger, monkeypatch):
 
 
 # Beside others.
-
-
-def in_thread(background, call, *args, **options):
-    """Run in a thread; return its future and the server's pid of its session."""
-    pid, told = [], threading.Event()
-
-    def run():
-        try:
-            connection.ensure_connection()
-            pid.append(connection.connection.info.backend_pid)
-            told.set()
-            return call(*args, **options)
-        finally:
-            connection.close()
-
-    future = background(run)
-    assert told.wait(5)
-    return future, pid[0]
 
 
 def test_an_edit_waits_for_a_fire_in_flight_and_sees_what_it_decided(
