@@ -43,7 +43,7 @@ ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=[])
 CHRONO_DEMO = env.bool("CHRONO_DEMO", default=False)
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "apps.console.apps.SiteConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -62,6 +62,7 @@ INSTALLED_APPS = [
     "apps.scheduler",
     "apps.worker",
     "apps.api",
+    "apps.console.apps.Config",
     *(["examples"] if CHRONO_DEMO else []),
 ]
 

@@ -1,0 +1,459 @@
+"""A job's definition as a form: flat fields for people, and back.
+
+The form only reads text and JSON. What is right and wrong is said by the parsers that
+the API uses; their errors are put beside the field they name.
+"""
+
+import json
+import zoneinfo
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from django import forms
+
+from apps.console.pages import LONGEST_REASON, blame
+from apps.console.shown import is_hidden_in, masked, unmasked
+from apps.jobs.definition import (
+    OVERLAP_POLICIES,
+    Definition,
+    parse_definition,
+    parse_schedule,
+)
+from apps.jobs.public import HIDDEN, definition_fields
+from apps.jobs.store import Job
+from apps.jobs.target import METHODS, parse_target
+from apps.tenants.models import Tenant
+from chrono.rules import retry
+from chrono.rules.durations import format_duration, parse_duration
+from chrono.rules.errors import BadValue, ChronoError
+from chrono.rules.instants import Millis
+from chrono.rules.jitter import default_window
+from chrono.rules.schedule import schedule_from_json
+from chrono.rules.states import Priority
+
+FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("Job", {"fields": ["tenant", "key", "name"]}),
+    (
+        "Schedule",
+        {
+            "fields": [
+                ("cron", "timezone"),
+                "interval",
+                "run_at",
+                "starts_at",
+                ("dst_gap", "dst_fold"),
+                "seconds",
+                "jitter_window",
+                "time_critical",
+            ],
+            "description": "Exactly one of cron, interval and run at.",
+        },
+    ),
+    (
+        "Target",
+        {
+            "fields": [
+                "target_kind",
+                ("method", "url"),
+                "headers",
+                "timeout",
+                "task",
+                "payload",
+            ]
+        },
+    ),
+    (
+        "Policies",
+        {
+            "fields": [
+                ("queue", "priority", "overlap_policy"),
+                ("max_attempts", "backoff_base", "backoff_cap"),
+                "retry_on",
+            ]
+        },
+    ),
+    ("Change", {"fields": ["paused", "reason", "version", "clone_of"]}),
+)
+BLAMED = {
+    "retry_policy.max_attempts": "max_attempts",
+    "retry_policy.backoff.base_ms": "backoff_base",
+    "retry_policy.backoff.cap_ms": "backoff_cap",
+    "retry_policy.backoff": "backoff_base",
+    "retry_policy.retry_on": "retry_on",
+    "retry_policy": "max_attempts",
+    "target.kind": "target_kind",
+    "target.url": "url",
+    "target.method": "method",
+    "target.headers": "headers",
+    "target.timeout": "timeout",
+    "target.name": "task",
+    "target": "target_kind",
+    "payload": "payload",
+}
+"""Which field of the form shows what is wrong with which of a definition."""
+
+_TEXTS = ("cron", "timezone", "interval", "run_at", "starts_at", "jitter_window")
+
+
+def _short(help_text: str = "", **options: Any) -> forms.CharField:
+    attrs = {"class": "vTextField", "autocomplete": "off", **options.pop("attrs", {})}
+    return forms.CharField(
+        required=False,
+        widget=forms.TextInput(attrs=attrs),
+        help_text=help_text,
+        **options,
+    )
+
+
+def _choice(*words: str, **options: Any) -> forms.ChoiceField:
+    return forms.ChoiceField(choices=[(word, word) for word in words], **options)
+
+
+class JobForm(forms.Form):
+    """What one job does, when, and under which policies."""
+
+    tenant = forms.ChoiceField(required=False)
+    key = _short("One word for programs; it never changes.", max_length=400)
+    name = _short("For people.", max_length=400)
+
+    cron = _short(
+        "Five columns, as 30 2 * * *, or @daily, @every 90s.",
+        max_length=2000,
+        attrs={"class": "chrono-code"},
+    )
+    timezone = _short(max_length=200, label="Time zone", attrs={"list": "zones"})
+    seconds = forms.BooleanField(required=False, label="Six columns, seconds first")
+    dst_gap = forms.ChoiceField(
+        label="If its time does not exist",
+        choices=[
+            ("shift", "fire right after the gap (shift)"),
+            ("skip", "leave it out (skip)"),
+        ],
+    )
+    dst_fold = forms.ChoiceField(
+        label="If its time comes twice",
+        choices=[
+            ("first", "fire the first time"),
+            ("second", "fire the second time"),
+            ("both", "fire both times"),
+        ],
+    )
+    interval = _short("Every so often: 90s, 15m, 2h.", max_length=200)
+    starts_at = _short(
+        "Where an interval counts from, as 2026-11-29T15:00:00Z; the job's creation "
+        "where left out.",
+        max_length=200,
+    )
+    run_at = _short(
+        "Once, at an instant: 2026-11-29T15:00:00Z.", max_length=200, label="Run at"
+    )
+    jitter_window = _short(
+        "By how much a run may be late, to spread load; left out, the default of the "
+        "schedule.",
+        max_length=200,
+    )
+    time_critical = forms.BooleanField(
+        required=False, label="Time critical: no jitter at all"
+    )
+
+    target_kind = _choice("http", "task", label="Kind")
+    method = _choice(*METHODS)
+    url = _short(max_length=4000, label="URL")
+    headers = forms.CharField(
+        required=False,
+        max_length=100_000,
+        widget=forms.Textarea(attrs={"rows": 3, "class": "vLargeTextField"}),
+        help_text=(
+            f"One a line, Name: value. Stored values show as {HIDDEN} and stay as "
+            "they are while they do."
+        ),
+    )
+    timeout = _short("60s where left out.", max_length=200)
+    task = _short("The name of a Python task, for the kind task.", max_length=400)
+    payload = forms.CharField(
+        required=False,
+        max_length=300_000,
+        strip=True,
+        widget=forms.Textarea(
+            attrs={"rows": 5, "class": "vLargeTextField", "spellcheck": "false"}
+        ),
+        help_text=f"JSON. What is named like a secret shows as {HIDDEN}.",
+    )
+
+    queue = _short(max_length=200)
+    priority = _choice(*(one.label for one in Priority))
+    overlap_policy = forms.ChoiceField(
+        label="While the last run is not over",
+        choices=[(one, one.replace("_", " ")) for one in OVERLAP_POLICIES],
+    )
+    max_attempts = forms.IntegerField(required=False, label="Attempts at most")
+    backoff_base = _short(max_length=100, label="First wait up to")
+    backoff_cap = _short(max_length=100, label="Waits at most")
+    retry_on = forms.MultipleChoiceField(
+        required=False,
+        label="Try again after",
+        choices=[(one, one.replace("_", " ")) for one in retry.SELECTABLE],
+        widget=forms.CheckboxSelectMultiple,
+    )
+
+    paused = forms.BooleanField(required=False, label="Begin paused")
+    reason = _short("Optional; it is kept in the audit.", max_length=LONGEST_REASON)
+    version = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    clone_of = forms.UUIDField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self,
+        *args: Any,
+        job: Job | None = None,
+        source: Job | None = None,
+        **options: Any,
+    ) -> None:
+        """Take the job that is edited, or for a new one that it is a clone of."""
+        super().__init__(*args, **options)
+        self.job = job
+        self.old = source if job is None else job
+        if job is not None:
+            for name in ("tenant", "paused"):
+                del self.fields[name]
+            self.fields["key"].disabled = True
+            return
+        rows = [(str(one.pk), one.name) for one in Tenant.objects.order_by("pk")[:500]]
+        self.fields["tenant"].choices = rows  # type: ignore[attr-defined]
+        if len(rows) == 1:
+            self.fields["tenant"].widget = forms.HiddenInput()
+            self.fields["tenant"].initial = rows[0][0]
+
+    def groups(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the groups of fields that this form has."""
+        return [
+            (
+                name,
+                {
+                    **options,
+                    "fields": [
+                        one
+                        for one in options["fields"]
+                        if not isinstance(one, str) or one in self.fields
+                    ],
+                },
+            )
+            for name, options in FIELDSETS
+        ]
+
+    def definition(self) -> Definition | None:
+        """Return the valid definition; None where fields now have their errors."""
+        fields = self._whole()
+        for parse in (
+            lambda: parse_schedule(fields, anchor=0),
+            lambda: parse_target(fields["target"]),
+        ):
+            self._tried(parse)
+        found = None if self.errors else self._tried(lambda: parse_definition(fields))
+        return None if self.errors else found
+
+    def schedule_fields(self) -> dict[str, Any]:
+        """Return the fields that say when, as far as they are given."""
+        given = self.cleaned_data
+        fields: dict[str, Any] = {
+            name: given[name] for name in _TEXTS if given.get(name)
+        }
+        if given.get("time_critical"):
+            fields["time_critical"] = True
+        # The form always has these; a definition has them with a cron only.
+        if fields.get("cron") and not fields["cron"].startswith("@every"):
+            fields["seconds"] = bool(given.get("seconds"))
+            for name in ("dst_gap", "dst_fold"):
+                fields[name] = given.get(name, "")
+        elif fields.get("timezone") == "UTC":
+            del fields["timezone"]
+        return fields
+
+    def _tried(self, parse: Any) -> Any:
+        try:
+            return parse()
+        except ChronoError as error:
+            shown = {message for found in self.errors.values() for message in found}
+            if error.message not in shown:
+                blame(self, error, BLAMED)
+            return None
+
+    def _whole(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        fields = {
+            **self.schedule_fields(),
+            "key": given.get("key", "") if self.job is None else self.job.key,
+            "name": given.get("name", ""),
+            "target": self._target(),
+            "payload": self._payload(),
+            "queue": given.get("queue") or "default",
+            "priority": given.get("priority"),
+            "overlap_policy": given.get("overlap_policy"),
+            "retry_policy": self._retry_policy(),
+        }
+        if given.get("paused"):
+            fields["paused"] = True
+        return fields
+
+    def _target(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        if given.get("target_kind") == "task":
+            return {"kind": "task", "name": given.get("task", "")}
+        target = {
+            "kind": "http",
+            "method": given.get("method", ""),
+            "url": self._url(),
+            "headers": self._headers(),
+        }
+        if given.get("timeout"):
+            target["timeout"] = given["timeout"]
+        return target
+
+    def _old_target(self) -> Mapping[str, Any]:
+        return {} if self.old is None else self.old.definition.target
+
+    def _url(self) -> str:
+        url = str(self.cleaned_data.get("url", ""))
+        old = str(self._old_target().get("url", ""))
+        return old if old and url == hidden_query(old) else url
+
+    def _headers(self) -> dict[str, str]:
+        old = self._old_target().get("headers") or {}
+        headers: dict[str, str] = {}
+        for line in self.cleaned_data.get("headers", "").splitlines():
+            if not line.strip():
+                continue
+            name, colon, value = line.partition(":")
+            name, value = name.strip(), value.strip()
+            if not colon:
+                self.add_error("headers", f"{line[:60]} is not Name: value.")
+            elif value == HIDDEN and name not in old:
+                self.add_error("headers", f"The header {name[:60]} has no value yet.")
+            elif name in headers:
+                self.add_error("headers", f"The header {name[:60]} is given twice.")
+            headers[name] = old.get(name, value) if value == HIDDEN else value
+        return headers
+
+    def _payload(self) -> Any:
+        text = self.cleaned_data.get("payload", "")
+        try:
+            value = read_json(text)
+        except BadValue as error:
+            self.add_error("payload", error.message)
+            return None
+        value = unmasked(
+            value, None if self.old is None else self.old.definition.payload
+        )
+        if is_hidden_in(value):
+            self.add_error("payload", f"Write a value in place of {HIDDEN}.")
+        return value
+
+    def _retry_policy(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        policy: dict[str, Any] = {"retry_on": list(given.get("retry_on", []))}
+        if given.get("max_attempts") is not None:
+            policy["max_attempts"] = given["max_attempts"]
+        backoff = {}
+        for name, field in (("base_ms", "backoff_base"), ("cap_ms", "backoff_cap")):
+            if not given.get(field):
+                continue
+            try:
+                backoff[name] = parse_duration(given[field], field=field)
+            except ChronoError as error:
+                self.add_error(field, error.message)
+        if backoff:
+            policy["backoff"] = backoff
+        return policy
+
+
+def initial_of(job: Job, *, clone: bool = False) -> dict[str, Any]:
+    """Return what the form shows of a job; for a clone under another key."""
+    fields = definition_fields(job)
+    target, policy = fields["target"], retry.from_json(fields["retry_policy"])
+    payload = fields["payload"]
+    initial = {
+        name: fields.get(name, "")
+        for name in (*_TEXTS, "key", "name", "queue", "priority", "overlap_policy")
+    }
+    return {
+        **initial_of_new(),
+        **initial,
+        "key": f"{job.key}-copy"[:200] if clone else job.key,
+        "tenant": str(job.tenant),
+        "seconds": fields.get("seconds", False),
+        "dst_gap": fields.get("dst_gap", "shift"),
+        "dst_fold": fields.get("dst_fold", "first"),
+        "starts_at": "" if clone else fields.get("starts_at", ""),
+        "jitter_window": _jitter_of(job),
+        "target_kind": target.get("kind", "http"),
+        "method": target.get("method", "POST"),
+        "url": hidden_query(target.get("url", "")),
+        "headers": "\n".join(
+            f"{name}: {HIDDEN}" for name in target.get("headers") or {}
+        ),
+        "timeout": target.get("timeout", ""),
+        "task": target.get("name", ""),
+        "payload": ""
+        if payload is None
+        else json.dumps(masked(payload), indent=2, ensure_ascii=False),
+        "max_attempts": policy.max_attempts,
+        "backoff_base": format_duration(policy.base_ms),
+        "backoff_cap": format_duration(policy.cap_ms),
+        "retry_on": list(policy.retry_on),
+        "version": job.changes,
+        "clone_of": job.id if clone else None,
+    }
+
+
+def initial_of_new() -> dict[str, Any]:
+    """Return what the form of a new job begins with."""
+    policy = retry.RetryPolicy()
+    return {
+        "timezone": "UTC",
+        "dst_gap": "shift",
+        "dst_fold": "first",
+        "method": "POST",
+        "queue": "default",
+        "priority": Priority.NORMAL.label,
+        "max_attempts": policy.max_attempts,
+        "backoff_base": format_duration(policy.base_ms),
+        "backoff_cap": format_duration(policy.cap_ms),
+        "retry_on": list(policy.retry_on),
+    }
+
+
+def read_json(text: str) -> Any:
+    """Return the JSON in a field; blank is None. Raises BadValue with the place."""
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise BadValue(f"This is no JSON: {error.msg}, {place}.") from None
+    except (ValueError, RecursionError):
+        raise BadValue("This JSON is nested too deep, or has a huge number.") from None
+
+
+def hidden_query(url: str) -> str:
+    """Return an address whose query is hidden: it may hold a secret."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(query=HIDDEN)) if parts.query else url
+
+
+@cache
+def zones() -> list[str]:
+    """Return the names of time zones that people choose from."""
+    return sorted(
+        name
+        for name in zoneinfo.available_timezones()
+        if name == "UTC" or ("/" in name and not name.startswith(("Etc/", "SystemV/")))
+    )
+
+
+def _jitter_of(job: Job) -> str:
+    """Return the jitter window, blank where it is the schedule's default."""
+    window: Millis = job.definition.jitter_window
+    default = default_window(schedule_from_json(job.definition.schedule))
+    return "" if window == default else format_duration(window)

@@ -1,0 +1,654 @@
+"""The pages of jobs: the list, the form with its preview, and what is done to them."""
+
+import contextlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, override
+from uuid import UUID
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import F, FilteredRelation, Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.console import filters, shown
+from apps.console.filters import Input
+from apps.console.job_form import (
+    BLAMED,
+    JobForm,
+    initial_of,
+    initial_of_new,
+    read_json,
+    zones,
+)
+from apps.console.lists import KeysetAdmin, Listing, Page
+from apps.console.pages import (
+    Question,
+    ReasonForm,
+    ask,
+    blame,
+    crumbs,
+    fieldsets,
+    render,
+)
+from apps.console.runs import RUN
+from apps.console.who import actor_of, now_of
+from apps.jobs import commands, store
+from apps.jobs.definition import parse_schedule
+from apps.jobs.manual import UNSET, run_now
+from apps.jobs.models import Job as JobRow
+from apps.jobs.planning import LEDGER_KEPT
+from apps.jobs.public import job_fields
+from apps.jobs.store import Job
+from apps.runtime.django_session import raw_connection
+from apps.tenants.actor import Actor
+from apps.tenants.models import Tenant
+from chrono.rules.durations import format_duration
+from chrono.rules.errors import ChronoError
+from chrono.rules.instants import Millis, format_instant, parse_instant, to_millis
+from chrono.rules.preview import Foreseen, foresee
+
+PAGE = "chrono_jobs_job"
+FIRES = 10
+
+
+class PauseForm(ReasonForm):
+    """Why and until when."""
+
+    note = forms.CharField(
+        required=False,
+        max_length=commands.LONGEST_NOTE,
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+        help_text="Shown beside the job while it is paused.",
+    )
+    until = forms.DateTimeField(
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
+        help_text="In UTC; then it goes on by itself. Left out: until it is resumed.",
+    )
+    field_order = ("note", "until", "reason")
+
+
+class RunForm(ReasonForm):
+    """With which payload."""
+
+    payload = forms.CharField(
+        required=False,
+        max_length=300_000,
+        widget=forms.Textarea(attrs={"rows": 8, "class": "vLargeTextField"}),
+        help_text="JSON, for this run alone; the job's own where left out.",
+    )
+    key = forms.CharField(widget=forms.HiddenInput, max_length=60)
+    field_order = ("payload", "reason", "key")
+
+
+class SkipForm(ReasonForm):
+    """How many."""
+
+    count = forms.IntegerField(
+        min_value=1, max_value=commands.LONGEST_SKIP, initial=1, label="How many"
+    )
+    field_order = ("count", "reason")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """A job, and who does something to it."""
+
+    job: Job
+    actor: Actor
+    given: Mapping[str, Any]
+
+    @property
+    def by(self) -> dict[str, Any]:
+        """Return what every command takes."""
+        return {"actor": self.actor, "reason": self.given["reason"]}
+
+
+def _pause(doing: Doing) -> str:
+    until = doing.given["until"]
+    commands.pause_job(
+        doing.job.id,
+        note=doing.given["note"],
+        until=None if until is None else to_millis(until),
+        **doing.by,
+    )
+    return "The job is paused."
+
+
+def _resume(doing: Doing) -> str:
+    commands.resume_job(doing.job.id, **doing.by)
+    return "The job goes on."
+
+
+def _skip(doing: Doing) -> str:
+    done = commands.skip_next(doing.job.id, count=doing.given["count"], **doing.by)
+    return f"Skipped: {', '.join(map(format_instant, done.skipped))}."
+
+
+def _delete(doing: Doing) -> str:
+    commands.delete_job(doing.job.id, **doing.by)
+    return "The job is deleted. It can be restored from here."
+
+
+def _restore(doing: Doing) -> str:
+    commands.restore_job(doing.job.id, **doing.by)
+    return "The job is back, paused: resume it when it shall run."
+
+
+DEEDS: dict[str, tuple[Question, Any]] = {
+    "pause": (
+        Question(
+            title="Pause {key}?",
+            text="No run of its schedule follows until it is resumed. Paused time is "
+            "never made up for. Runs that are waiting or running go on.",
+            button="Pause",
+            form=PauseForm,
+        ),
+        _pause,
+    ),
+    "resume": (
+        Question(
+            title="Resume {key}?",
+            text="It is planned from now on; what fell into the pause is not made up.",
+            button="Resume",
+        ),
+        _resume,
+    ),
+    "skip": (
+        Question(
+            title="Skip what {key} would do next?",
+            text="The occurrences are recorded as skipped; nothing before the last of "
+            "them is planned any more.",
+            button="Skip",
+            form=SkipForm,
+        ),
+        _skip,
+    ),
+    "delete": (
+        Question(
+            title="Delete {key}?",
+            text="It fires no more, and its waiting runs are cancelled. Its history "
+            "stays, its key is free, and it can be restored.",
+            button="Delete",
+            danger=True,
+        ),
+        _delete,
+    ),
+    "restore": (
+        Question(
+            title="Restore {key}?",
+            text="It comes back paused.",
+            button="Restore",
+        ),
+        _restore,
+    ),
+}
+"""What is asked before each deed, and what then does it."""
+
+
+class JobAdmin(KeysetAdmin):
+    """Jobs of all tenants, the last made first."""
+
+    list_display = ("named", "stands", "when", "next_run", "last_run", "calls", "queue")
+    list_display_links = None
+    search_fields = ("key",)
+    search_help_text = "Key, name, id, url or task, cron text"
+    actions = ("pause_selected", "resume_selected")
+    list_filter = (
+        filters.words("state", "state", ["active", "paused", "deleted"]),
+        filters.words("kind", "schedule", ["cron", "interval", "once"]),
+        filters.inputs(Input(name="queue", label="Queue", column="current__queue")),
+        filters.ByTenant,
+    )
+
+    @override
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return True
+
+    @override
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return True
+
+    @override
+    def get_queryset(self, request: HttpRequest) -> QuerySet[JobRow]:
+        in_force = FilteredRelation(
+            "jobrevision", condition=Q(jobrevision__revision=F("revision"))
+        )
+        rows: QuerySet[JobRow] = super().get_queryset(request)
+        return rows.alias(current=in_force)
+
+    @override
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[JobRow], search_term: str
+    ) -> tuple[QuerySet[JobRow], bool]:
+        term = search_term.strip().replace("\0", "")[:200]
+        if not term:
+            return queryset, False
+        found = Q()
+        for column in (
+            "key",
+            "name",
+            "current__target__url",
+            "current__target__name",
+            "current__schedule__cron",
+            "current__schedule__written",
+        ):
+            found |= Q(**{f"{column}__icontains": term})
+        with contextlib.suppress(ValueError):
+            found |= Q(pk=UUID(term))
+        return queryset.filter(found), False
+
+    @override
+    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
+        rows = cl.queryset
+        state, kind = cl.asked("state"), cl.asked("kind")
+        rows = rows.filter(deleted_at__isnull=state != "deleted")
+        if state in ("active", "paused"):
+            rows = rows.filter(paused=state == "paused")
+        if kind:
+            name = "run_at" if kind == "once" else kind
+            rows = rows.filter(current__schedule__has_key=name)
+        cl.queryset = rows
+        page = super().fetch(request, cl, after)
+        public = _public([row.pk for row in page.rows], now=cl.now)
+        for row in page.rows:
+            row.now, row.public = cl.now, public.get(row.pk)  # type: ignore[attr-defined]
+        return page
+
+    @admin.display(description="Job")
+    def named(self, job: Any) -> SafeString:
+        """Return name and key, as a link."""
+        text = job.key
+        if job.name:
+            text = format_html("{} <code>{}</code>", job.name, job.key)
+        return shown.link(f"{PAGE}_change", text, job.pk)
+
+    @admin.display(description="State")
+    def stands(self, job: Any) -> SafeString:
+        """Return whether it fires, and why not."""
+        if job.public is None:
+            return shown.state("unknown", "its definition cannot be read")
+        note = job.public["pause_note"] if job.paused else None
+        return shown.state(job.public["state"], note[:80] if note else None)
+
+    @admin.display(description="Schedule")
+    def when(self, job: Any) -> SafeString | str:
+        """Return the schedule as a sentence, over what was written."""
+        if job.public is None:
+            return shown.NOTHING
+        written = job.public.get("cron") or job.public.get("interval") or ""
+        return format_html(
+            '{}<br><code class="quiet">{}</code>',
+            job.public["schedule_text"],
+            written,
+        )
+
+    @admin.display(description="Next run")
+    def next_run(self, job: Any) -> SafeString | str:
+        """Return its next nominal instant."""
+        moment = None if job.public is None else job.public["next_run_at"]
+        return shown.NOTHING if moment is None else _instant(moment, job.now)
+
+    @admin.display(description="Last run")
+    def last_run(self, job: Any) -> SafeString | str:
+        """Return how its last run went, as a link to it."""
+        last = None if job.public is None else job.public["last_run"]
+        if last is None:
+            return shown.NOTHING
+        return shown.link(RUN, shown.state(last["state"]), last["id"])
+
+    @admin.display(description="Target")
+    def calls(self, job: Any) -> str:
+        """Return what it calls."""
+        return (
+            shown.NOTHING if job.public is None else shown.target(job.public["target"])
+        )
+
+    @admin.display(description="Queue")
+    def queue(self, job: Any) -> str:
+        """Return its queue."""
+        return shown.NOTHING if job.public is None else job.public["queue"]
+
+    @admin.action(description="Pause the selected jobs…")
+    def pause_selected(
+        self, request: HttpRequest, queryset: QuerySet[JobRow]
+    ) -> HttpResponse:
+        """Pause several jobs, once that is confirmed."""
+
+        def act(given: Mapping[str, Any]) -> str:
+            until = given["until"]
+            outcomes = commands.pause_jobs(
+                _chosen(request),
+                note=given["note"],
+                until=None if until is None else to_millis(until),
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
+            return _told(outcomes, "paused")
+
+        return self._several(request, queryset, "Pause", PauseForm, act)
+
+    @admin.action(description="Resume the selected jobs…")
+    def resume_selected(
+        self, request: HttpRequest, queryset: QuerySet[JobRow]
+    ) -> HttpResponse:
+        """Resume several jobs, once that is confirmed."""
+
+        def act(given: Mapping[str, Any]) -> str:
+            outcomes = commands.resume_jobs(
+                _chosen(request), actor=actor_of(request), reason=given["reason"]
+            )
+            return _told(outcomes, "resumed")
+
+        return self._several(request, queryset, "Resume", ReasonForm, act)
+
+    def _several(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[JobRow],
+        verb: str,
+        form: type[forms.Form],
+        act: Any,
+    ) -> HttpResponse:
+        listed = request.get_full_path()
+        rows = list(queryset.values_list("pk", "key").order_by("key"))
+        question = Question(
+            title=f"{verb} {len(rows)} {'job' if len(rows) == 1 else 'jobs'}?",
+            text="All of them, or none where one refuses.",
+            button=verb,
+            form=form,
+            items=[key for _, key in rows],
+            hidden=[
+                ("action", request.POST.get("action", "")),
+                ("confirmed", "yes"),
+                *((ACTION_CHECKBOX_NAME, str(pk)) for pk, _ in rows),
+            ],
+        )
+        return ask(
+            request,
+            self,
+            question,
+            way=crumbs(self),
+            act=lambda given: (act(given), listed),
+            back=listed,
+            bound="confirmed" in request.POST,
+        )
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        own = [
+            path(
+                f"<str:object_id>/{verb}/",
+                wrap(self.deed_view),
+                {"verb": verb},
+                name=f"{PAGE}_{verb}",
+            )
+            for verb in DEEDS
+        ]
+        run = path("<str:object_id>/run/", wrap(self.run_view), name=f"{PAGE}_run")
+        return [*own, run, *super().get_urls()]
+
+    def deed_view(
+        self, request: HttpRequest, object_id: str, verb: str
+    ) -> HttpResponse:
+        """Ask for and do one of the deeds."""
+        job, (question, deed) = _load(object_id), DEEDS[verb]
+        here = _page_of(job)
+
+        def act(given: Mapping[str, Any]) -> tuple[str, str]:
+            return deed(Doing(job=job, actor=actor_of(request), given=given)), here
+
+        asked = Question(
+            title=question.title.format(key=job.key),
+            text=question.text,
+            button=question.button,
+            form=question.form,
+            danger=question.danger,
+            initial={"note": job.pause_note},
+        )
+        way = crumbs(self, (job.key, here))
+        return ask(request, self, asked, way=way, act=act, back=here)
+
+    def run_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Run a job at once."""
+        job = _load(object_id)
+        here = _page_of(job)
+
+        def act(given: Mapping[str, Any]) -> tuple[str, str]:
+            text = given["payload"]
+            ref = run_now(
+                job.id,
+                payload=read_json(text) if text.strip() else UNSET,
+                request_key=given["key"],
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
+            return "The run is on its way.", reverse(f"admin:{RUN}", args=[ref.run_id])
+
+        question = Question(
+            title=f"Run {job.key} now?",
+            text="Beside its schedule, whether it is paused and whatever of it runs.",
+            button="Run now",
+            form=RunForm,
+            # Sent twice, the form makes one run.
+            initial={"key": secrets.token_urlsafe(16)},
+        )
+        way = crumbs(self, (job.key, here))
+        return ask(request, self, question, way=way, act=act, back=here)
+
+    @override
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show a job with its form, or the form of a new one."""
+        job = None if object_id is None else _load(object_id)
+        source = _source(request) if job is None else None
+        foreseen = None
+        if request.method == "POST":
+            form = JobForm(request.POST, job=job, source=source)
+            answer = self._save(request, form)
+            if answer is not None:
+                return answer
+            foreseen = _foresee(form.schedule_fields(), job, now_of(request))
+        else:
+            form = JobForm(initial=_initial(job, source), job=job, source=source)
+            if (old := form.old) is not None:
+                foreseen = _foresee(_own_schedule(old), job, now_of(request))
+        title = "Add a job" if job is None else (job.name or job.key)
+        return render(
+            request,
+            self,
+            "console/job.html",
+            title=title,
+            way=crumbs(self, ("Add" if job is None else job.key, "")),
+            status=422 if form.errors else 200,
+            job=job,
+            summary=None if job is None else _summary(job, now_of(request)),
+            fieldsets=fieldsets(form, form.groups()),
+            form=form,
+            zones=zones(),
+            foreseen=foreseen,
+        )
+
+    def _save(self, request: HttpRequest, form: JobForm) -> HttpResponse | None:
+        """Save, if that was asked for; None where the form is shown again."""
+        form.is_valid()
+        definition = form.definition()
+        if definition is None or "_save" not in request.POST:
+            return None
+        given, job = form.cleaned_data, form.job
+        by: dict[str, Any] = {"actor": actor_of(request), "reason": given["reason"]}
+        try:
+            if job is None:
+                tenant = int(given["tenant"])
+                outcome = commands.create_job(definition, tenant=tenant, **by)
+            else:
+                outcome = commands.change_job(
+                    job.id, definition, if_match=given["version"], **by
+                )
+        except ChronoError as error:
+            blame(form, error, BLAMED)
+            return None
+        done = "created" if job is None else " and ".join(outcome.actions)
+        messages.success(request, f"{outcome.key}: {done}.")
+        return HttpResponseRedirect(
+            reverse(f"admin:{PAGE}_change", args=[outcome.job_id])
+        )
+
+
+def _load(object_id: str) -> Job:
+    try:
+        ident = UUID(object_id)
+    except ValueError:
+        raise Http404 from None
+    found = store.load_jobs(raw_connection(), jobs=[ident])
+    if not found:
+        raise Http404
+    return found[0]
+
+
+def _source(request: HttpRequest) -> Job | None:
+    """Return the job that a new one is to be a clone of."""
+    given = request.POST.get("clone_of") or request.GET.get("clone")
+    return _load(given) if given else None
+
+
+def _initial(job: Job | None, source: Job | None) -> dict[str, Any]:
+    if job is not None:
+        return initial_of(job)
+    return initial_of_new() if source is None else initial_of(source, clone=True)
+
+
+def _own_schedule(job: Job) -> dict[str, Any]:
+    fields = dict(job.definition.schedule)
+    written = fields.pop("written", None)
+    if written is not None:
+        fields["cron"] = written
+    return {**fields, "jitter_window": format_duration(job.definition.jitter_window)}
+
+
+def _foresee(
+    fields: Mapping[str, Any], job: Job | None, now: Millis
+) -> dict[str, Any] | None:
+    """Return what a schedule will do; None where it is not valid, which is told."""
+    try:
+        schedule, window = parse_schedule(fields, anchor=now)
+        found: Foreseen = foresee(
+            schedule, after=now, count=FIRES, job_id=None if job is None else job.id
+        )
+    except ChronoError:
+        return None
+    return {
+        "text": found.text,
+        "window": format_duration(window) if window else "",
+        "warnings": found.warnings,
+        "fires": [
+            {
+                "utc": format_instant(fire.at).removesuffix("Z").replace("T", " "),
+                "local": fire.local.replace("T", " "),
+                "ago": shown.relative(fire.at - now),
+                "note": fire.note or "",
+            }
+            for fire in found.fires
+        ],
+    }
+
+
+def _public(ids: Sequence[UUID], *, now: Millis) -> dict[UUID, dict[str, Any]]:
+    """Return the public forms of jobs; one that cannot be read is left out."""
+    conn = raw_connection()
+    loaded = store.load_jobs(conn, jobs=ids) if ids else []
+    if not loaded:
+        return {}
+    decided = store.read_decided(conn, jobs=loaded, since=now - LEDGER_KEPT)
+    last_runs = store.list_last_runs(conn, jobs=loaded)
+    found = {}
+    for job in loaded:
+        try:
+            found[job.id] = job_fields(
+                job,
+                decided=decided[job.id],
+                last_run=last_runs.get(job.id),
+                now=now,
+                secrets=False,
+            )
+        except (ChronoError, LookupError, TypeError, ValueError, AttributeError):
+            continue
+    return found
+
+
+def _summary(job: Job, now: Millis) -> dict[str, Any]:
+    public = _public([job.id], now=now).get(job.id)
+    deleted = job.deleted_at is not None
+    tenant = Tenant.objects.filter(pk=job.tenant).first()
+    facts: list[tuple[str, object]] = [
+        ("Key", shown.code(job.key)),
+        ("Id", shown.code(job.id)),
+        ("Tenant", str(tenant)),
+        ("Version, revision", f"{job.changes}, {job.revision}"),
+        ("Created", shown.instant(job.created_at, now)),
+        ("Changed", shown.instant(job.updated_at, now)),
+    ]
+    if public is None:
+        badge = shown.state("unknown", "its definition cannot be read")
+    else:
+        badge = shown.state(public["state"])
+        moments = [_instant(moment, now) for moment in public["next_runs"]]
+        last = public["last_run"]
+        facts[:0] = [
+            ("Next runs", shown.lines(moments) if moments else shown.NOTHING),
+            (
+                "Last run",
+                shown.NOTHING
+                if last is None
+                else shown.link(
+                    RUN, shown.state(last["state"], last["reason"]), last["id"]
+                ),
+            ),
+        ]
+    return {
+        "badge": badge,
+        "deleted": deleted,
+        "paused": job.paused and not deleted,
+        "pause_note": job.pause_note,
+        "paused_by": job.paused_by,
+        "paused_until": None
+        if job.paused_until is None
+        else shown.instant(job.paused_until, now),
+        "facts": facts,
+    }
+
+
+def _chosen(request: HttpRequest) -> list[UUID]:
+    chosen = []
+    for text in request.POST.getlist(ACTION_CHECKBOX_NAME):
+        try:
+            chosen.append(UUID(text))
+        except ValueError:
+            raise Http404 from None
+    return chosen
+
+
+def _told(outcomes: Sequence[Any], verb: str) -> str:
+    done = sum(verb in outcome.actions for outcome in outcomes)
+    rest = len(outcomes) - done
+    return f"{done} {verb}." + (f" {rest} were so already." if rest else "")
+
+
+def _instant(text: str, now: Millis) -> SafeString | str:
+    return shown.instant(parse_instant(text), now)
+
+
+def _page_of(job: Job) -> str:
+    return reverse(f"admin:{PAGE}_change", args=[job.id])

@@ -1,0 +1,531 @@
+"""The pages of runs, dead letters and occurrences."""
+
+from collections.abc import Sequence
+from typing import Any, override
+from uuid import UUID
+
+from django.contrib import admin
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
+
+from apps.console import filters, shown, store
+from apps.console.filters import Input
+from apps.console.lists import KeysetAdmin, Listing, Page
+from apps.console.models import Occurrence, Run
+from apps.console.pages import Question, ask, crumbs, render
+from apps.console.who import actor_of, now_of
+from apps.jobs import store as jobs
+from apps.runs import selectors
+from apps.runs.cancel import cancel_by
+from apps.runs.errors import RunNotFound
+from apps.runs.selectors import Filter, Key
+from apps.runs.store import AttemptRow, JobRunKey, RunDetail, RunRow
+from apps.runtime.django_session import raw_connection
+from apps.tenants.models import DEFAULT_TENANT
+from chrono.rules import retry
+from chrono.rules.errors import ChronoError
+from chrono.rules.instants import LATEST, Millis, format_instant
+from chrono.rules.keys import scheduled_for_of
+from chrono.rules.lease import LEASE_TTL
+from chrono.rules.partitions import partition_of
+from chrono.rules.states import (
+    Outcome,
+    Priority,
+    Reason,
+    RunState,
+    TimerKind,
+    is_final,
+    status_of,
+)
+
+STATES = [one.label for one in RunState]
+REASONS = [one.label for one in Reason]
+JOB = "chrono_jobs_job_change"
+RUN = "chrono_console_run_change"
+
+
+class RunAdmin(KeysetAdmin):
+    """Runs of one tenant, newest first, wherever they are in their life."""
+
+    list_display = ("started", "job", "stands", "lags", "took", "attempt", "queue")
+    list_display_links = None
+    list_filter = (
+        filters.OfOneTenant,
+        filters.inputs(
+            Input(name="job", label="Job's id", kind="uuid"),
+            Input(name="queue", label="Queue"),
+            Input(name="since", label="Scheduled from (UTC)", kind="instant"),
+            Input(name="until", label="Scheduled before (UTC)", kind="instant"),
+        ),
+        filters.words("state", "state", STATES),
+        filters.words("reason", "reason", REASONS),
+    )
+
+    @override
+    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
+        wanted = _wanted(cl)
+        page = selectors.list_runs(
+            raw_connection(),
+            tenant=int(cl.asked("tenant") or DEFAULT_TENANT),
+            wanted=wanted,
+            after=_key(after, by_ledger=wanted.by_ledger),
+            limit=self.list_per_page,
+        )
+        following = None
+        if isinstance(page.next, JobRunKey):
+            following = f"{page.next.scheduled_for}.{page.next.attempt_group}"
+        elif page.next is not None:
+            following = page.next.hex
+        rows = []
+        for row in page.rows:
+            run = Run(id=row.id)
+            run.row, run.now = row, cl.now  # type: ignore[attr-defined]
+            rows.append(run)
+        return Page(rows=rows, next=following)
+
+    @admin.display(description="Scheduled for")
+    def started(self, run: Any) -> SafeString:
+        """Return the nominal instant as a link to the run's page."""
+        text = shown.instant(scheduled_for_of(run.id), run.now)
+        return shown.link(RUN, text, run.id)
+
+    @admin.display(description="Job")
+    def job(self, run: Any) -> SafeString:
+        """Return the job's key."""
+        return shown.link(JOB, run.row.job_key, run.row.job_id)
+
+    @admin.display(description="State")
+    def stands(self, run: Any) -> SafeString:
+        """Return where it stands and why."""
+        return shown.state(
+            selectors.state_of(run.row).label, selectors.reason_of(run.row)
+        )
+
+    @admin.display(description="Start lag")
+    def lags(self, run: Any) -> str:
+        """Return how long after its due time it was started."""
+        return shown.lag(_between(run.row.due_at, run.row.started_at))
+
+    @admin.display(description="Took")
+    def took(self, run: Any) -> str:
+        """Return how long it ran."""
+        return shown.lag(_between(run.row.started_at, run.row.finished_at))
+
+    @admin.display(description="Attempt")
+    def attempt(self, run: Any) -> object:
+        """Return the number of its attempt."""
+        return run.row.attempt or shown.NOTHING
+
+    @admin.display(description="Queue")
+    def queue(self, run: Any) -> str:
+        """Return its queue."""
+        return run.row.queue or shown.NOTHING
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        own = path(
+            "<str:object_id>/cancel/",
+            self.admin_site.admin_view(self.cancel_view),
+            name="chrono_console_run_cancel",
+        )
+        return [own, *super().get_urls()]
+
+    @override
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show one run."""
+        row, detail = _get(object_id)
+        now = now_of(request)
+        conn = raw_connection()
+        failed = selectors.list_attempts(conn, row.id)
+        state = selectors.state_of(row)
+        return render(
+            request,
+            self,
+            "console/run.html",
+            title=f"Run of {row.job_key}",
+            way=crumbs(self, (str(row.id), "")),
+            run=row,
+            badge=shown.state(state.label, selectors.reason_of(row)),
+            status_word=status_of(state),
+            over=is_final(state),
+            cancelling=row.cancel and not is_final(state),
+            waits=_waits(row, now),
+            instants=_instants(row, now),
+            facts=_facts(row, detail, now),
+            attempts=[_attempt(one, now) for one in failed],
+            payload=shown.json_text(detail.payload),
+            result=shown.json_text(detail.result),
+            checkpoint=shown.json_text(detail.checkpoint),
+        )
+
+    def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Call a run off."""
+        row, _ = _get(object_id)
+        here = reverse(f"admin:{RUN}", args=[str(row.id)])
+
+        def act(given: Any) -> tuple[str, str]:
+            conn = raw_connection()
+            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
+            state = cancel_by(
+                conn,
+                row.id,
+                tenant=job.tenant,
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
+            if state is RunState.RUNNING:
+                return "Its worker is told to stop within ten seconds.", here
+            return "The run is cancelled.", here
+
+        question = Question(
+            title=f"Cancel a run of {row.job_key}?",
+            text=(
+                f"The run for {format_instant(scheduled_for_of(row.id))} is "
+                f"{selectors.state_of(row).label}. A waiting run is cancelled at once; "
+                "a running one is asked to stop."
+            ),
+            button="Cancel the run",
+            danger=True,
+        )
+        way = crumbs(self, (str(row.id), here))
+        return ask(request, self, question, way=way, act=act, back=here)
+
+
+class DeadLetterAdmin(KeysetAdmin):
+    """What used up its attempts, newest first."""
+
+    list_display = ("died", "job", "why", "attempt", "queue", "last_error")
+    list_display_links = None
+    list_filter = (
+        filters.ByTenant,
+        filters.inputs(
+            Input(name="job", label="Job's id", kind="uuid", column="job_id"),
+            Input(name="queue", label="Queue", column="queue"),
+        ),
+        filters.words(
+            "reason",
+            "reason",
+            ["attempts_exhausted", "non_retryable", "timed_out", "worker_lost"],
+        ),
+    )
+
+    @override
+    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
+        if word := cl.asked("reason"):
+            cl.queryset = cl.queryset.filter(reason=Reason[word.upper()].value)
+        page = super().fetch(request, cl, after)
+        _name_jobs(page.rows, cl.now)
+        return page
+
+    @admin.display(description="Died")
+    def died(self, letter: Any) -> SafeString:
+        """Return when, as a link to its page."""
+        text = shown.instant(letter.died_at, letter.now)
+        return shown.link("chrono_console_deadletter_change", text, letter.id)
+
+    @admin.display(description="Job")
+    def job(self, letter: Any) -> SafeString:
+        """Return the job's key."""
+        return shown.link(JOB, letter.job_key, letter.job_id)
+
+    @admin.display(description="Reason")
+    def why(self, letter: Any) -> str:
+        """Return why it died."""
+        return Reason(letter.reason).label.replace("_", " ")
+
+    @admin.display(description="Last error")
+    def last_error(self, letter: Any) -> str:
+        """Return the first line of the last error."""
+        errors = _errors(letter.errors)
+        text = errors[-1]["error"] if errors else ""
+        return text.split("\n", 1)[0][:160] or shown.NOTHING
+
+    @override
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show one dead letter."""
+        now = now_of(request)
+        letter: Any = self.get_queryset(request).filter(pk=_uuid(object_id)).first()
+        if letter is None:
+            raise Http404
+        _name_jobs([letter], now)
+        return render(
+            request,
+            self,
+            "console/dead_letter.html",
+            title=f"Dead letter of {letter.job_key}",
+            way=crumbs(self, (str(letter.id), "")),
+            letter=letter,
+            run_link=shown.link(RUN, letter.id, letter.id),
+            job_link=shown.link(JOB, letter.job_key, letter.job_id),
+            died=shown.instant(letter.died_at, now),
+            why=Reason(letter.reason).label.replace("_", " "),
+            errors=_errors(letter.errors),
+            payload=shown.json_text(letter.payload),
+        )
+
+
+class OccurrenceAdmin(KeysetAdmin):
+    """What was decided of one job's schedule, newest first."""
+
+    list_display = ("instant", "outcome", "run", "decided", "fence", "plan")
+    list_display_links = None
+    list_filter = (
+        filters.inputs(Input(name="job", label="Job's id", kind="uuid")),
+        filters.words("outcome", "outcome", ["fired", "skipped"]),
+        filters.words("reason", "reason", REASONS),
+    )
+
+    @override
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        # Without a job there is nothing to list, so no menu leads here.
+        return False
+
+    @override
+    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
+        if not cl.asked("job"):
+            cl.trouble = "Come here from a job, or give a job's id."
+            return Page(rows=(), next=None)
+        job = UUID(cl.asked("job"))
+        outcome, reason = cl.asked("outcome"), cl.asked("reason")
+        begins = _job_key(after)
+        found = store.list_occurrences(
+            raw_connection(),
+            job=job,
+            part=partition_of(job),
+            before=(begins.scheduled_for, begins.attempt_group),
+            outcome=Outcome[outcome.upper()].value if outcome else None,
+            reason=Reason[reason.upper()].value if reason else None,
+            limit=self.list_per_page + 1,
+        )
+        rows = []
+        for row in found[: self.list_per_page]:
+            one = Occurrence(id=row.run_id or UUID(int=0))
+            one.row, one.now = row, cl.now  # type: ignore[attr-defined]
+            rows.append(one)
+        following = None
+        if len(found) > self.list_per_page:
+            last = found[self.list_per_page - 1]
+            following = f"{last.scheduled_for}.{last.attempt_group}"
+        return Page(rows=rows, next=following)
+
+    @admin.display(description="Scheduled for")
+    def instant(self, one: Any) -> SafeString | str:
+        """Return the nominal instant, both ends of a stretch."""
+        start = shown.instant(one.row.scheduled_for, one.now)
+        if one.row.last_for is None:
+            return start
+        return shown.lines(
+            [
+                start,
+                shown.instant(one.row.last_for, one.now),
+                f"{one.row.occurrences} occurrences",
+            ]
+        )
+
+    @admin.display(description="Outcome")
+    def outcome(self, one: Any) -> SafeString:
+        """Return what was decided and why."""
+        word = Outcome(one.row.outcome).name.lower()
+        reason = None if one.row.reason is None else Reason(one.row.reason).label
+        return shown.state(word, reason)
+
+    @admin.display(description="Run")
+    def run(self, one: Any) -> SafeString | str:
+        """Return a link to its run."""
+        if one.row.run_id is None or one.row.outcome != Outcome.FIRED:
+            return shown.NOTHING
+        return shown.link(RUN, one.row.run_id, one.row.run_id)
+
+    @admin.display(description="Decided")
+    def decided(self, one: Any) -> SafeString | str:
+        """Return when it was decided."""
+        return shown.instant(one.row.decided_at, one.now)
+
+    @admin.display(description="Fence")
+    def fence(self, one: Any) -> str:
+        """Return the leadership that decided; 0 is an edit."""
+        return str(one.row.fence) if one.row.fence else "by an edit"
+
+    @admin.display(description="Plan, revision")
+    def plan(self, one: Any) -> str:
+        """Return the numbers of the plan and of the definition."""
+        return f"{one.row.version}, {one.row.revision}"
+
+
+def _get(object_id: str | None) -> tuple[RunRow, RunDetail]:
+    try:
+        return selectors.get_run(raw_connection(), _uuid(object_id), tenant=None)
+    except RunNotFound:
+        raise Http404 from None
+
+
+def _uuid(text: str | None) -> UUID:
+    try:
+        return UUID(text or "")
+    except ValueError:
+        raise Http404 from None
+
+
+def _wanted(cl: Listing) -> Filter:
+    typed: dict[str, Any] = {}
+    for spec in cl.filter_specs:
+        typed |= getattr(spec, "values", {})
+    state, reason = cl.asked("state"), cl.asked("reason")
+    return Filter(
+        job=typed.get("job"),
+        states=frozenset({RunState[state.upper()]}) if state else None,
+        queue=typed.get("queue"),
+        reason=Reason[reason.upper()] if reason else None,
+        since=typed.get("since"),
+        until=typed.get("until"),
+    )
+
+
+def _key(text: str | None, *, by_ledger: bool) -> Key | None:
+    if text is None:
+        return None
+    return _job_key(text) if by_ledger else UUID(hex=text)
+
+
+def _job_key(text: str | None) -> JobRunKey:
+    if text is None:
+        return JobRunKey(scheduled_for=LATEST - 1, attempt_group=-1)
+    moment, _, group = text.partition(".")
+    key = JobRunKey(scheduled_for=int(moment), attempt_group=int(group))
+    if not (0 <= key.scheduled_for < LATEST and -1 <= key.attempt_group < 1 << 31):
+        raise ValueError(text)
+    return key
+
+
+def _name_jobs(rows: Sequence[Any], now: Millis) -> None:
+    """Give rows the keys of their jobs."""
+    ids = {row.job_id for row in rows}
+    found = jobs.load_jobs(raw_connection(), jobs=sorted(ids)) if ids else []
+    keys = {job.id: job.key for job in found}
+    for row in rows:
+        row.job_key, row.now = keys.get(row.job_id, str(row.job_id)), now
+
+
+def _instants(row: RunRow, now: Millis) -> list[dict[str, Any]]:
+    """Return the five instants, each with how long after being due it came."""
+    five = (
+        ("Scheduled for", scheduled_for_of(row.id), "nominal: the key is made of it"),
+        ("Due at", row.due_at, "with its jitter, or its retry"),
+        ("Dispatched at", row.dispatched_at, "ready for a worker"),
+        ("Started at", row.started_at, "a worker has it"),
+        ("Finished at", row.finished_at, "settled"),
+    )
+    return [
+        {
+            "name": name,
+            "at": shown.instant(moment, now),
+            "lag": shown.lag(_between(row.due_at, moment)) if number > 1 else "",
+            "note": note,
+        }
+        for number, (name, moment, note) in enumerate(five)
+    ]
+
+
+def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, object]]:
+    trigger = row.kind if detail.trigger is None else detail.trigger
+    words = {int(kind): word for kind, word in selectors.TRIGGERS.items()}
+    of = _max_attempts(detail)
+    attempt = shown.NOTHING if row.attempt is None else str(row.attempt)
+    lease = None if detail.beat_at is None else detail.beat_at + LEASE_TTL
+    facts: list[tuple[str, object]] = [
+        ("Job", shown.link(JOB, row.job_key, row.job_id)),
+        ("Trigger", shown.NOTHING if trigger is None else words.get(trigger, "retry")),
+        ("Took", shown.lag(_between(row.started_at, row.finished_at))),
+        ("Attempt", f"{attempt} of {of}" if of else attempt),
+        ("Queue", row.queue or shown.NOTHING),
+        (
+            "Priority",
+            shown.NOTHING if row.priority is None else Priority(row.priority).label,
+        ),
+        ("Idempotency key", shown.code(row.id)),
+        ("Fence", row.fence or shown.NOTHING),
+        ("Worker", shown.NOTHING if row.worker is None else shown.code(row.worker)),
+        ("Partition", row.part),
+        ("Revision", row.revision),
+    ]
+    if row.place == "lease":
+        facts.append(("Lease until", shown.instant(lease, now)))
+    if row.kind == TimerKind.RETRY:
+        facts.append(("Next retry at", shown.instant(row.due_at, now)))
+    return facts
+
+
+def _waits(row: RunRow, now: Millis) -> str:
+    """Return why it is not running, where it waits."""
+    state = selectors.state_of(row)
+    if is_final(state) or state is RunState.RUNNING:
+        return ""
+    if state is RunState.PARKED:
+        return "It is set aside; the reason says by what."
+    if row.due_at is not None and row.due_at > now:
+        return f"It is due {shown.relative(row.due_at - now)}."
+    if state is RunState.READY and row.queue is not None:
+        if not store.is_queue_served(raw_connection(), queue=row.queue):
+            return f"No worker asks for the queue {row.queue}."
+        return "It waits for a free worker."
+    return "It is due, and waits for a scheduler to dispatch it."
+
+
+def _attempt(one: AttemptRow, now: Millis) -> dict[str, Any]:
+    return {
+        "attempt": one.attempt,
+        "reason": Reason(one.reason).label.replace("_", " "),
+        "started": shown.instant(one.started_at, now),
+        "took": shown.lag(one.finished_at - one.started_at),
+        "worker": one.worker,
+        "fence": one.fence,
+        "error": shown.cut(one.error),
+    }
+
+
+def _errors(stored: Any) -> list[dict[str, Any]]:
+    """Return the errors of a dead letter, one of an unknown shape as it is."""
+    if not isinstance(stored, list):
+        return [{"attempt": "", "reason": "", "error": shown.json_text(stored)}]
+    found = []
+    for one in stored:
+        fields = one if isinstance(one, dict) else {"error": shown.json_text(one)}
+        reason = fields.get("reason")
+        word = ""
+        if isinstance(reason, int) and reason in Reason:
+            word = Reason(reason).label.replace("_", " ")
+        found.append(
+            {
+                "attempt": fields.get("attempt", ""),
+                "reason": word,
+                "finished_at": fields.get("finished_at", ""),
+                "error": shown.cut(str(fields.get("error") or "")),
+            }
+        )
+    return found
+
+
+def _between(start: Millis | None, end: Millis | None) -> Millis | None:
+    return None if start is None or end is None else end - start
+
+
+def _max_attempts(detail: RunDetail) -> int | None:
+    if detail.retry_policy is None:
+        return None
+    try:
+        return retry.from_json(detail.retry_policy).max_attempts
+    except ChronoError:
+        return None

@@ -1,0 +1,73 @@
+"""The statements of this room, one function a file: they look, and write nothing."""
+
+import uuid
+from dataclasses import dataclass
+
+from apps.runtime import sql
+from apps.runtime.locks import PARTITION_LOCKS
+from apps.runtime.sessions import Connection
+from chrono.rules.instants import Millis
+from chrono.rules.lease import LEASE_TTL
+
+_SQL = {
+    name: sql.load("console", name)
+    for name in ("list_occurrences", "list_led", "is_queue_served")
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OccurrenceRow:
+    """One row of the ledger."""
+
+    scheduled_for: Millis
+    attempt_group: int
+    decided_at: Millis
+    run_id: uuid.UUID | None
+    outcome: int
+    reason: int | None
+    kind: int
+    fence: int
+    version: int
+    revision: int
+    occurrences: int | None
+    """How many equal skips it stands for; None for one."""
+    last_for: Millis | None
+
+
+def list_occurrences(
+    conn: Connection,
+    *,
+    job: uuid.UUID,
+    part: int,
+    before: tuple[Millis, int],
+    outcome: int | None,
+    reason: int | None,
+    limit: int,
+) -> list[OccurrenceRow]:
+    """Return a job's occurrences before an instant and attempt group, newest first."""
+    rows = _SQL["list_occurrences"].run(
+        conn,
+        {
+            "job": job,
+            "part": part,
+            "before": before[0],
+            "group": before[1],
+            "outcome": outcome,
+            "reason": reason,
+            "limit": limit,
+        },
+    )
+    names = list(OccurrenceRow.__dataclass_fields__)
+    return [OccurrenceRow(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def list_led(conn: Connection) -> set[int]:
+    """Return the partitions that are led right now."""
+    rows = _SQL["list_led"].run(conn, {"partitions": PARTITION_LOCKS})
+    return {part for (part,) in rows}
+
+
+def is_queue_served(conn: Connection, *, queue: str) -> bool:
+    """Return whether a worker that still beats claims from this queue."""
+    [(served,)] = _SQL["is_queue_served"].run(conn, {"queue": queue, "ttl": LEASE_TTL})
+    return bool(served)
