@@ -1,13 +1,19 @@
 """A database in which everything planned lies in the far table, and its observer."""
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from apps.runtime.clock import ManualClock
+from apps.runtime.sessions import connect_hot, connect_upkeep
+from apps.scheduler import store
+from apps.scheduler.dispatcher import Dispatcher
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
+from tests.scheduler.conftest import NOON, Leader, prepare
 from tests.support.pg import Connection
 
 
@@ -95,3 +101,15 @@ def ledger(database: str, second_connection: Connection) -> Ledger:
     """The tables as another session sees them; nothing planned needs a bucket."""
     second_connection.execute("UPDATE chrono_dispatch_state SET horizon = 'epoch'")
     return Ledger(second_connection)
+
+
+@pytest.fixture
+def leader(dsn: str) -> Iterator[Leader]:
+    """A leader of all partitions at noon of a Monday, with its tables prepared."""
+    with connect_upkeep(dsn, name="test upkeep") as upkeep:
+        prepare(upkeep, NOON)
+    with connect_hot(dsn, name="test leader") as conn:
+        clock = ManualClock(NOON)
+        dispatcher = Dispatcher(conn, clock)
+        dispatcher.adopt(store.take_over(conn, parts=range(64), owner="test"))
+        yield Leader(conn=conn, clock=clock, dispatcher=dispatcher)
