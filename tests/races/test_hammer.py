@@ -1,4 +1,4 @@
-"""A short hammering with a fixed seed; `python -m tests.races.hammer` goes on longer."""
+"""A short hammering with a fixed seed; the module run by itself goes on for longer."""
 
 from collections import Counter
 

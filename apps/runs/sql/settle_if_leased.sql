@@ -7,6 +7,8 @@
 -- in a second time with what became of them. Ids that are not returned are leases lost:
 -- drop their results. State 0 means again at `due`, with `spent` added to the attempt.
 -- The run of a cancel over an open claim is in chrono_run already.
+--
+-- Earlier attempts are looked up by an array, never one by one: see fire_if_held.
 WITH freed AS MATERIALIZED (
     DELETE FROM chrono_lease
     WHERE run_id = ANY(%(runs)s::uuid[]) AND token = ANY(%(tokens)s::uuid[])
@@ -53,6 +55,9 @@ WITH freed AS MATERIALIZED (
     SELECT started_at, run_id, worker, fence, part, attempt, reason, error
     FROM odd WHERE error IS NOT NULL
     ON CONFLICT DO NOTHING
+), earlier AS MATERIALIZED (
+    SELECT run_id, attempt, reason, error, finished_at FROM chrono_attempt
+    WHERE run_id = ANY(ARRAY(SELECT run_id FROM odd WHERE state = 3))
 ), buried AS (
     INSERT INTO chrono_dead_letter (
         run_id, part, tenant, job_id, revision, queue, reason, attempt, payload, errors
@@ -70,7 +75,7 @@ WITH freed AS MATERIALIZED (
                 'attempt', a.attempt, 'reason', a.reason, 'error', a.error,
                 'finished_at', a.finished_at
             ) ORDER BY a.attempt)
-            FROM chrono_attempt a WHERE a.run_id = odd.run_id
+            FROM earlier a WHERE a.run_id = odd.run_id
         ), '[]') || jsonb_build_object(
             'attempt', attempt, 'reason', reason, 'error', error,
             'finished_at', clock_timestamp()

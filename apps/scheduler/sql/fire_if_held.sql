@@ -12,6 +12,11 @@
 --
 -- A next timer is due a millisecond after the row it replaces, at least: that row is
 -- still there when the insert looks for its key, and nothing would be planned again.
+--
+-- Runs are looked up by an array, never one by one: a look-up by a value of another
+-- row prunes partitions at run time, and PostgreSQL 18 up to 18.6 then reads freed
+-- memory, and ends the whole server, where the guard had to read a row again. With
+-- an order asked for and no sort allowed, no index but the key can answer.
 WITH locked AS MATERIALIZED (
     SELECT id, fence, term, epoch FROM chrono_partition
     WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
@@ -60,22 +65,25 @@ WITH locked AS MATERIALIZED (
     ) t
 ), deleted AS (
     DELETE FROM {bucket} WHERE ctid = ANY(ARRAY(SELECT tid FROM taken))
+), claimed_slots AS MATERIALIZED (
+    SELECT s.part, s.job_id, s.run_id FROM taken t CROSS JOIN LATERAL (
+        SELECT s.part, s.job_id, s.run_id FROM chrono_slot s
+        WHERE t.bounded AND s.part = t.part AND s.job_id = t.job_id OFFSET 0
+    ) s
+), settled AS MATERIALIZED (
+    SELECT r.id, r.part FROM chrono_run r WHERE r.id = ANY(ARRAY(
+        SELECT prev FROM taken WHERE bounded AND prev IS NOT NULL
+        UNION ALL SELECT run_id FROM claimed_slots
+    )) ORDER BY r.id, r.part
 ), decided AS MATERIALIZED (
-    -- 2 = overlap. Settled means: in run, as a scalar look-up; the tenant is named so
-    -- that either index of run answers it in one step, whatever the statistics say.
+    -- 2 = overlap.
     SELECT t.*, CASE
         WHEN t.skip IS NOT NULL THEN t.skip
-        WHEN t.bounded AND t.prev IS NOT NULL AND (
-            SELECT true FROM chrono_run r
-            WHERE r.part = t.part AND r.id = t.prev AND r.tenant = t.tenant LIMIT 1
-        ) IS NOT TRUE THEN 2
-        WHEN t.bounded AND (
-            SELECT true FROM chrono_slot s
-            WHERE s.part = t.part AND s.job_id = t.job_id AND (
-                SELECT true FROM chrono_run r
-                WHERE r.part = s.part AND r.id = s.run_id AND r.tenant = t.tenant
-                LIMIT 1
-            ) IS NOT TRUE LIMIT 1
+        WHEN t.bounded AND t.prev IS NOT NULL
+            AND ((t.prev, t.part) IN (SELECT id, part FROM settled)) IS NOT TRUE THEN 2
+        WHEN t.bounded AND (t.part, t.job_id) IN (
+            SELECT part, job_id FROM claimed_slots
+            WHERE ((run_id, part) IN (SELECT id, part FROM settled)) IS NOT TRUE
         ) THEN 2
     END::smallint AS reason
     FROM taken t
