@@ -203,6 +203,7 @@ def compare(job: Job, edit: Edit) -> Change:
         repaused=(
             paused
             and job.paused
+            and edit.paused is True
             and bool(edit.note or edit.until is not None)
             and (edit.note, edit.until) != (job.pause_note, job.paused_until)
         ),

@@ -8,6 +8,7 @@ from django.core.management import call_command
 
 from apps.jobs.audit import CHECKS, audit, judge_ledger
 from apps.jobs.commands import create_job, delete_job, pause_job
+from apps.jobs.manual import run_now
 from apps.jobs.store import Ledger as Decisions
 from apps.runs.days import ensure_days
 from chrono.rules.instants import MINUTE, SECOND, format_instant
@@ -320,6 +321,35 @@ def test_a_dead_run_without_its_error_or_letter(ledger, job, now):
         "'default', 16, 1, '[]' FROM chrono_run WHERE state = 3"
     )
     assert found(ledger)[0] == set()
+
+
+def test_a_manual_run_and_its_slot(ledger, job, now):
+    run = run_now(job).run_id
+    assert found(ledger)[0] == set()
+    ledger.conn.execute("DELETE FROM chrono_timer_far WHERE kind = 3")
+    names, [violation] = found(ledger)
+    assert (names, violation.subject) == ({"manual"}, f"run {run}")
+    assert "holds a slot" in violation.detail
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_a_manual_run_in_the_schedule_s_own_group(ledger, job, now, group):
+    moment = now - MINUTE + 5 * SECOND
+    run = ledger.fired(job, moment, group=1, fence=FENCE)
+    settle(ledger, run, moment)
+    ledger.conn.execute(
+        "UPDATE chrono_occurrence SET kind = 3 WHERE run_id = %s", [run]
+    )
+    assert found(ledger)[0] == set()
+    wrong = run_id(job, moment, 0, ledger.job(job)["part"])
+    ledger.conn.execute(
+        "UPDATE chrono_occurrence SET attempt_group = %s, run_id = %s WHERE kind = 3",
+        [group, wrong],
+    )
+    ledger.conn.execute("UPDATE chrono_run SET id = %s WHERE id = %s", [wrong, run])
+    names, violations = found(ledger)
+    assert "manual" in names
+    assert f"run {wrong}" in {violation.subject for violation in violations}
 
 
 def test_a_row_of_a_day_that_has_no_leaf(ledger, job, now):
