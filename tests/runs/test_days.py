@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apps.runs import days
+from apps.runs import days, store
 from apps.runs.days import AHEAD, ATTEMPT, BEHIND, OCCURRENCE, OTHERS_KEPT, RUN, TABLES
 from apps.runtime import partitions
 from apps.runtime.sessions import Connection, connect_upkeep
@@ -249,3 +249,21 @@ def test_dead_letters_go_after_ninety_days(conn: Connection) -> None:
     )
     assert days.purge_kept(conn, now=NOON + 90 * DAY) == 0
     assert days.purge_kept(conn, now=NOON + 90 * DAY + 1) == 1
+
+
+def test_inputs_go_with_their_runs_unless_they_wait(conn: Connection) -> None:
+    days.ensure_days(conn, now=NOON)
+    old, waiting, fresh = (
+        run_id(uuid.uuid4(), moment, 1, PART)
+        for moment in (NOON - 40 * DAY, NOON - 40 * DAY, NOON - DAY)
+    )
+    for run in (old, waiting, fresh):
+        store.insert_run_input(conn, run=run, part=PART, payload="1", priority=None)
+    conn.execute(
+        "INSERT INTO chrono_timer_far (due_at, scheduled_for, ref, job_id, version, "
+        "revision, part, kind) VALUES ('2030-01-01Z', '2030-01-01Z', %s, %s, 0, 1, %s, "
+        "4)",
+        [waiting, uuid.uuid4(), PART],
+    )
+    assert days.purge_kept(conn, now=NOON) == 1
+    assert ids(conn, "chrono_run_input", "run_id") == {waiting, fresh}

@@ -75,13 +75,14 @@ def make_ready(
     priority: int = 2,
     due_at: Millis | None = None,
     fence: int = 1,
+    group: int = 0,
 ) -> list[uuid.UUID]:
     """Write ``count`` runs of a job into ready; return their ids in claim order."""
     instants = [
         next(_instants) if due_at is None else due_at + offset
         for offset in range(count)
     ]
-    runs = [run_id(job.id, instant, 0, job.part) for instant in instants]
+    runs = [run_id(job.id, instant, group, job.part) for instant in instants]
     conn.execute(
         """
         INSERT INTO chrono_ready (due_at, dispatched_at, run_id, job_id, tag, fence,
