@@ -17,6 +17,7 @@ from apps.console import filters, shown
 from apps.console.filters import Input
 from apps.console.lists import KeysetAdmin, Listing, Page
 from apps.console.pages import Act, Question, ReasonForm, ask, crumbs, render
+from apps.console.recent import brief
 from apps.console.who import actor_of, now_of
 from apps.runtime.django_session import raw_connection
 from apps.tenants import audit, keys
@@ -27,6 +28,8 @@ from apps.tenants.models import DEFAULT_TENANT, ApiKey, AuditEvent, Tenant
 from chrono.rules.instants import Millis, from_millis, to_millis
 
 KEY = "chrono_tenants_apikey"
+KINDS = [one.value for one in ActorKind]
+OBJECTS = ["job", "run", "key", "tenant", "user"]
 PAGES = {
     "job": "chrono_jobs_job_change",
     "run": "chrono_console_run_change",
@@ -126,7 +129,7 @@ class ApiKeyAdmin(KeysetAdmin):
 
     list_display = ("label", "ident", "owner", "rights", "stands", "expires", "used")
     list_display_links = None
-    list_filter = (filters.ByTenant,)
+    list_filter = (filters.fields(filters.TENANT),)
     list_select_related = ("tenant",)
 
     @override
@@ -324,29 +327,19 @@ class AuditEventAdmin(KeysetAdmin):
     list_display_links = None
     list_select_related = ("tenant",)
     list_filter = (
-        filters.inputs(
+        filters.fields(
             Input(name="actor", label="Actor", column="actor"),
-            Input(name="object", label="Object's id", column="object_id"),
+            filters.words("kind", "came by", KINDS, column="actor_kind"),
             Input(name="action", label="Action", column="action__startswith"),
+            filters.words("of", "Object", OBJECTS, column="object_kind"),
+            Input(name="object", label="Object's id", column="object_id"),
+            filters.TENANT,
         ),
-        filters.words(
-            "kind",
-            "actor's kind",
-            [one.value for one in ActorKind],
-            column="actor_kind",
-        ),
-        filters.words(
-            "of",
-            "object's kind",
-            ["job", "run", "key", "tenant", "user"],
-            column="object_kind",
-        ),
-        filters.ByTenant,
     )
 
     @override
     def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
-        cl.queryset = cl.queryset.defer("before", "after")
+        cl.queryset = brief(cl.queryset)
         return _dated(super().fetch(request, cl, after), cl.now)
 
     @admin.display(description="At")
@@ -368,7 +361,7 @@ class AuditEventAdmin(KeysetAdmin):
     @admin.display(description="Object")
     def subject(self, event: Any) -> SafeString | str:
         """Return what it was done to."""
-        return _object(event)
+        return _object(event, event.object_name)
 
     @admin.display(description="Tenant")
     def owner(self, event: Any) -> str:
@@ -494,7 +487,7 @@ def _page_of(key: ApiKey) -> str:
     return reverse(f"admin:{KEY}_change", args=[key.pk])
 
 
-def _object(event: AuditEvent) -> SafeString | str:
+def _object(event: AuditEvent, name: str | None = None) -> SafeString | str:
     page = PAGES.get(event.object_kind)
-    text = f"{event.object_kind} {event.object_id}"
+    text = f"{event.object_kind} {name or event.object_id}"
     return text if page is None else shown.link(page, text, event.object_id)

@@ -1,113 +1,73 @@
-"""What a list can be narrowed by: words to choose from, and text to type."""
+"""What a list can be narrowed by, as one row of fields over it.
 
-from collections.abc import Iterator, Sequence
+The admin's own filters are lists of links: thirty reasons would be a page of them. All
+that is asked for is in the address; what cannot be meant shows no rows and says why.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast, override
+from typing import Any, ClassVar, Literal, cast, override
 from uuid import UUID
 
 from django.contrib import admin
-from django.contrib.admin.views.main import PAGE_VAR, ChangeList
-from django.db.models import Model, QuerySet
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.tenants.models import Tenant
-from chrono.rules.errors import ChronoError
+from apps.tenants.models import DEFAULT_TENANT, Tenant
+from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis, parse_instant
 
+LONGEST = 200
+MOST_TENANTS = 500
 
-def words(
-    name: str, label: str, known: Sequence[str], *, column: str | None = None
-) -> type[admin.SimpleListFilter]:
-    """Return a filter by one of these words, on a column or left to the list."""
-
-    class Words(admin.SimpleListFilter):
-        title = label
-        parameter_name = name
-
-        @override
-        def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
-            return [(word, word.replace("_", " ")) for word in known]
-
-        @override
-        def queryset(
-            self, request: Any, queryset: QuerySet[Model]
-        ) -> QuerySet[Model] | None:
-            chosen = self.value()
-            if column is None or not chosen:
-                return None
-            return queryset.filter(**{column: chosen})
-
-        @property
-        def errors(self) -> dict[str, str]:
-            value = self.value()
-            if value is None or value in known:
-                return {}
-            return {name: f"There is no {label} of this name to filter by."}
-
-    return Words
-
-
-class ByTenant(admin.SimpleListFilter):
-    """Rows of one tenant; a list that cannot do without shows the first one's."""
-
-    title = "tenant"
-    parameter_name = "tenant"
-    column = "tenant"
-
-    @override
-    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
-        rows = Tenant.objects.order_by("pk").values_list("pk", "name")[:200]
-        return [(str(pk), name) for pk, name in rows]
-
-    @override
-    def queryset(self, request: Any, queryset: QuerySet[Model]) -> QuerySet[Model]:
-        chosen = self.value()
-        if not chosen or self.errors:
-            return queryset
-        return queryset.filter(**{self.column: int(chosen)})
-
-    @property
-    def errors(self) -> dict[str, str]:
-        """What is wrong with what was asked for."""
-        chosen = self.value()
-        if chosen is None or (
-            chosen.isascii() and chosen.isdigit() and len(chosen) <= 9
-        ):
-            return {}
-        return {"tenant": "A tenant is chosen by its number."}
-
-
-class OfOneTenant(ByTenant):
-    """Without the choice of all."""
-
-    @override
-    def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        chosen = self.value() or str(self.lookup_choices[0][0])
-        for value, name in self.lookup_choices:
-            yield {
-                "selected": str(value) == chosen,
-                "query_string": changelist.get_query_string({"tenant": value}),
-                "display": name,
-            }
+type Choices = Sequence[tuple[str, str]]
+type Kind = Literal["text", "uuid", "instant", "word", "number"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """One thing to type: plain text, an id or an instant in UTC."""
+    """One thing to ask for."""
 
     name: str
     label: str
-    kind: str = "text"
+    kind: Kind = "text"
     column: str | None = None
     """What it is compared with; None leaves it to the list."""
-    shape: str = ""
+    choices: Callable[[], Choices] | None = None
+    default: str | None = None
+    """The choice that is meant where none is made; None stands for all."""
 
 
-class Inputs(admin.ListFilter):
-    """Several things to type, sent with one button."""
+def words(name: str, label: str, known: Sequence[str], **more: Any) -> Input:
+    """Return the choice of one of these words."""
+    choices = [(word, word.replace("_", " ")) for word in known]
+    return Input(name=name, label=label, kind="word", choices=lambda: choices, **more)
+
+
+def _tenants() -> Choices:
+    rows = Tenant.objects.order_by("pk").values_list("pk", "name")[:MOST_TENANTS]
+    return [(str(pk), name) for pk, name in rows]
+
+
+TENANT = Input(
+    name="tenant", label="Tenant", kind="number", column="tenant", choices=_tenants
+)
+ONE_TENANT = Input(
+    name="tenant",
+    label="Tenant",
+    kind="number",
+    choices=_tenants,
+    default=str(DEFAULT_TENANT),
+)
+"""For a list that cannot show all tenants at once."""
+
+
+class Fields(admin.ListFilter):
+    """A row of inputs, sent with one button."""
 
     title = "fields"
-    template = "console/inputs.html"
+    template = "console/fields.html"
     inputs: ClassVar[tuple[Input, ...]] = ()
 
     def __init__(
@@ -115,16 +75,20 @@ class Inputs(admin.ListFilter):
     ) -> None:
         super().__init__(request, cast(Any, params), model, model_admin)
         self.values: dict[str, Any] = {}
+        """What was asked for, as values."""
         self.errors: dict[str, str] = {}
         for one in self.inputs:
             text = str(params.pop(one.name, [""])[-1]).strip()
+            if text:
+                self.used_parameters[one.name] = text
+            elif one.default is not None:
+                text = one.default
             if not text:
                 continue
-            self.used_parameters[one.name] = text
             try:
                 self.values[one.name] = _value(one, text)
-            except (ChronoError, ValueError) as error:
-                self.errors[one.name] = f"{one.label}: {error}"
+            except ChronoError as error:
+                self.errors[one.name] = error.message
 
     @override
     def has_output(self) -> bool:
@@ -135,9 +99,7 @@ class Inputs(admin.ListFilter):
         return [one.name for one in self.inputs]
 
     @override
-    def queryset(
-        self, request: HttpRequest, queryset: QuerySet[Any]
-    ) -> QuerySet[Any] | None:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         for one in self.inputs:
             if one.column is not None and one.name in self.values:
                 queryset = queryset.filter(**{one.column: self.values[one.name]})
@@ -145,30 +107,27 @@ class Inputs(admin.ListFilter):
 
     @override
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        names = {one.name for one in self.inputs}
-        yield {
-            "hidden": [
-                (name, value)
-                for name, value in changelist.params.items()
-                if name not in names and name != PAGE_VAR
-            ],
-            "inputs": [
-                {
-                    "name": one.name,
-                    "label": one.label,
-                    "type": "datetime-local" if one.kind == "instant" else "text",
-                    "value": self.used_parameters.get(one.name, ""),
-                    "error": self.errors.get(one.name, ""),
-                }
-                for one in self.inputs
-            ],
-        }
+        for one in self.inputs:
+            chosen = self.used_parameters.get(one.name, one.default or "")
+            yield {
+                "name": one.name,
+                "label": one.label,
+                "type": "datetime-local" if one.kind == "instant" else "text",
+                "value": chosen,
+                "error": self.errors.get(one.name, ""),
+                "options": [
+                    (value, text, value == chosen) for value, text in one.choices()
+                ]
+                if one.choices is not None
+                else None,
+                "any": one.default is None,
+            }
 
 
-def inputs(*several: Input) -> type[Inputs]:
-    """Return the filter that takes these."""
+def fields(*several: Input) -> type[Fields]:
+    """Return the filter with these inputs."""
 
-    class These(Inputs):
+    class These(Fields):
         inputs = several
 
     return These
@@ -179,8 +138,14 @@ def _value(one: Input, text: str) -> Any:
         return _uuid(text)
     if one.kind == "instant":
         return _instant(text)
-    if len(text) > 200 or not text.isprintable():
-        raise ValueError("at most 200 printable characters.")
+    if one.kind == "number":
+        if not (text.isascii() and text.isdigit() and len(text) <= 9):
+            raise BadValue(f"{one.label}: this is no number.")
+        return int(text)
+    if one.choices is not None and text not in dict(one.choices()):
+        raise BadValue(f"{one.label}: choose one that there is.")
+    if len(text) > LONGEST or not text.isprintable():
+        raise BadValue(f"{one.label}: at most {LONGEST} printable characters.")
     return text
 
 
@@ -188,7 +153,7 @@ def _uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise ValueError("this is no id.") from None
+        raise BadValue("This is no id.") from None
 
 
 def _instant(text: str) -> Millis:

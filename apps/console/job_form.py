@@ -34,19 +34,17 @@ from chrono.rules.schedule import schedule_from_json
 from chrono.rules.states import Priority
 
 FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("Job", {"fields": ["tenant", "key", "name"]}),
+    ("Job", {"fields": ["tenant", ("key", "name")]}),
     (
         "Schedule",
         {
             "fields": [
                 ("cron", "timezone"),
-                "interval",
-                "run_at",
-                "starts_at",
                 ("dst_gap", "dst_fold"),
                 "seconds",
-                "jitter_window",
-                "time_critical",
+                ("interval", "starts_at"),
+                "run_at",
+                ("jitter_window", "time_critical"),
             ],
             "description": "Exactly one of cron, interval and run at.",
         },
@@ -55,11 +53,9 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
         "Target",
         {
             "fields": [
-                "target_kind",
-                ("method", "url"),
+                ("target_kind", "task"),
+                ("method", "url", "timeout"),
                 "headers",
-                "timeout",
-                "task",
                 "payload",
             ]
         },
@@ -74,7 +70,7 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
             ]
         },
     ),
-    ("Change", {"fields": ["paused", "reason", "version", "clone_of"]}),
+    ("This change", {"fields": ["paused", "reason", "version", "clone_of"]}),
 )
 BLAMED = {
     "retry_policy.max_attempts": "max_attempts",
@@ -108,7 +104,9 @@ def _short(help_text: str = "", **options: Any) -> forms.CharField:
 
 
 def _choice(*words: str, **options: Any) -> forms.ChoiceField:
-    return forms.ChoiceField(choices=[(word, word) for word in words], **options)
+    return forms.ChoiceField(
+        choices=[(word, word) for word in words], required=False, **options
+    )
 
 
 class JobForm(forms.Form):
@@ -121,11 +119,12 @@ class JobForm(forms.Form):
     cron = _short(
         "Five columns, as 30 2 * * *, or @daily, @every 90s.",
         max_length=2000,
-        attrs={"class": "chrono-code"},
+        attrs={"class": "vTextField chrono-code"},
     )
     timezone = _short(max_length=200, label="Time zone", attrs={"list": "zones"})
     seconds = forms.BooleanField(required=False, label="Six columns, seconds first")
     dst_gap = forms.ChoiceField(
+        required=False,
         label="If its time does not exist",
         choices=[
             ("shift", "fire right after the gap (shift)"),
@@ -133,6 +132,7 @@ class JobForm(forms.Form):
         ],
     )
     dst_fold = forms.ChoiceField(
+        required=False,
         label="If its time comes twice",
         choices=[
             ("first", "fire the first time"),
@@ -185,6 +185,7 @@ class JobForm(forms.Form):
     queue = _short(max_length=200)
     priority = _choice(*(one.label for one in Priority))
     overlap_policy = forms.ChoiceField(
+        required=False,
         label="While the last run is not over",
         choices=[(one, one.replace("_", " ")) for one in OVERLAP_POLICIES],
     )

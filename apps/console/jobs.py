@@ -195,16 +195,18 @@ DEEDS: dict[str, tuple[Question, Any]] = {
 class JobAdmin(KeysetAdmin):
     """Jobs of all tenants, the last made first."""
 
-    list_display = ("named", "stands", "when", "next_run", "last_run", "calls", "queue")
+    list_display = ("named", "stands", "when", "next_run", "last_run", "calls")
     list_display_links = None
     search_fields = ("key",)
     search_help_text = "Key, name, id, url or task, cron text"
     actions = ("pause_selected", "resume_selected")
     list_filter = (
-        filters.words("state", "state", ["active", "paused", "deleted"]),
-        filters.words("kind", "schedule", ["cron", "interval", "once"]),
-        filters.inputs(Input(name="queue", label="Queue", column="current__queue")),
-        filters.ByTenant,
+        filters.fields(
+            filters.words("state", "State", ["active", "paused", "deleted"]),
+            filters.words("kind", "Schedule", ["cron", "interval", "once"]),
+            Input(name="queue", label="Queue", column="current__queue"),
+            filters.TENANT,
+        ),
     )
 
     @override
@@ -266,7 +268,7 @@ class JobAdmin(KeysetAdmin):
         """Return name and key, as a link."""
         text = job.key
         if job.name:
-            text = format_html("{} <code>{}</code>", job.name, job.key)
+            text = format_html("{}<br><code>{}</code>", job.name, job.key)
         return shown.link(f"{PAGE}_change", text, job.pk)
 
     @admin.display(description="State")
@@ -285,7 +287,7 @@ class JobAdmin(KeysetAdmin):
         written = job.public.get("cron") or job.public.get("interval") or ""
         return format_html(
             '{}<br><code class="quiet">{}</code>',
-            job.public["schedule_text"],
+            job.public["schedule_text"].split(", counted from ")[0],
             written,
         )
 
@@ -301,7 +303,7 @@ class JobAdmin(KeysetAdmin):
         last = None if job.public is None else job.public["last_run"]
         if last is None:
             return shown.NOTHING
-        return shown.link(RUN, shown.state(last["state"]), last["id"])
+        return shown.link(RUN, _last(last), last["id"])
 
     @admin.display(description="Target")
     def calls(self, job: Any) -> str:
@@ -309,11 +311,6 @@ class JobAdmin(KeysetAdmin):
         return (
             shown.NOTHING if job.public is None else shown.target(job.public["target"])
         )
-
-    @admin.display(description="Queue")
-    def queue(self, job: Any) -> str:
-        """Return its queue."""
-        return shown.NOTHING if job.public is None else job.public["queue"]
 
     @admin.action(description="Pause the selected jobs…")
     def pause_selected(
@@ -501,7 +498,7 @@ class JobAdmin(KeysetAdmin):
             blame(form, error, BLAMED)
             return None
         done = "created" if job is None else " and ".join(outcome.actions)
-        messages.success(request, f"{outcome.key}: {done}.")
+        messages.success(request, f"The job {outcome.key} is {done}.")
         return HttpResponseRedirect(
             reverse(f"admin:{PAGE}_change", args=[outcome.job_id])
         )
@@ -612,9 +609,7 @@ def _summary(job: Job, now: Millis) -> dict[str, Any]:
                 "Last run",
                 shown.NOTHING
                 if last is None
-                else shown.link(
-                    RUN, shown.state(last["state"], last["reason"]), last["id"]
-                ),
+                else shown.link(RUN, _last(last), last["id"]),
             ),
         ]
     return {
@@ -628,6 +623,12 @@ def _summary(job: Job, now: Millis) -> dict[str, Any]:
         else shown.instant(job.paused_until, now),
         "facts": facts,
     }
+
+
+def _last(last: Mapping[str, Any]) -> SafeString:
+    """Return how the last run stands; where it waits its own page knows better."""
+    over = last["finished_at"] is not None
+    return shown.state(last["state"] if over else last["status"], last["reason"])
 
 
 def _chosen(request: HttpRequest) -> list[UUID]:

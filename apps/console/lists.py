@@ -19,6 +19,8 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from apps.console.filters import Fields
+from apps.console.names import plural
 from apps.console.who import now_of
 from chrono.rules.instants import Millis
 
@@ -109,17 +111,17 @@ class Listing(ChangeList):
         self.show_admin_actions = bool(rows)
         self.can_show_all = self.multi_page = False
 
-    def asked(self, name: str) -> str:
-        """Return what a filter was given; empty where nothing was."""
+    def asked(self, name: str) -> Any:
+        """Return the value that was asked for; None where nothing was."""
         for spec in self.filter_specs:
-            value = spec.used_parameters.get(name)
-            if value:
-                return str(value)
-        return ""
+            if isinstance(spec, Fields) and name in spec.values:
+                return spec.values[name]
+        return None
 
     def _errors(self) -> Iterator[str]:
         for spec in self.filter_specs:
-            yield from getattr(spec, "errors", {}).values()
+            if isinstance(spec, Fields):
+                yield from spec.errors.values()
 
 
 if TYPE_CHECKING:
@@ -148,7 +150,7 @@ class KeysetAdmin(Base):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        named = {"title": str(self.opts.verbose_name_plural).capitalize()}
+        named = {"title": plural(self.opts)}
         return super().changelist_view(request, {**named, **(extra_context or {})})
 
     def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:

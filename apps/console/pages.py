@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from apps.console.lists import Base
+from apps.console.names import plural
 from chrono.rules.errors import ChronoError
 
 LONGEST_REASON = 1_000
@@ -57,7 +58,7 @@ def crumbs(model_admin: Base, *more: Crumb) -> list[Crumb]:
     listed = reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
     start = [
         ("Home", reverse("admin:index")),
-        (str(opts.verbose_name_plural).capitalize(), listed),
+        (plural(opts), listed),
     ]
     return [*start, *more]
 

@@ -22,7 +22,6 @@ from apps.runs.errors import RunNotFound
 from apps.runs.selectors import Filter, Key
 from apps.runs.store import AttemptRow, JobRunKey, RunDetail, RunRow
 from apps.runtime.django_session import raw_connection
-from apps.tenants.models import DEFAULT_TENANT
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import LATEST, Millis, format_instant
@@ -51,15 +50,15 @@ class RunAdmin(KeysetAdmin):
     list_display = ("started", "job", "stands", "lags", "took", "attempt", "queue")
     list_display_links = None
     list_filter = (
-        filters.OfOneTenant,
-        filters.inputs(
-            Input(name="job", label="Job's id", kind="uuid"),
+        filters.fields(
+            filters.ONE_TENANT,
+            filters.words("state", "State", STATES),
+            filters.words("reason", "Reason", REASONS),
             Input(name="queue", label="Queue"),
             Input(name="since", label="Scheduled from (UTC)", kind="instant"),
-            Input(name="until", label="Scheduled before (UTC)", kind="instant"),
+            Input(name="until", label="before (UTC)", kind="instant"),
+            Input(name="job", label="Job's id", kind="uuid"),
         ),
-        filters.words("state", "state", STATES),
-        filters.words("reason", "reason", REASONS),
     )
 
     @override
@@ -67,7 +66,7 @@ class RunAdmin(KeysetAdmin):
         wanted = _wanted(cl)
         page = selectors.list_runs(
             raw_connection(),
-            tenant=int(cl.asked("tenant") or DEFAULT_TENANT),
+            tenant=cl.asked("tenant"),
             wanted=wanted,
             after=_key(after, by_ledger=wanted.by_ledger),
             limit=self.list_per_page,
@@ -153,6 +152,7 @@ class RunAdmin(KeysetAdmin):
             way=crumbs(self, (str(row.id), "")),
             run=row,
             badge=shown.state(state.label, selectors.reason_of(row)),
+            state_word=state.label,
             status_word=status_of(state),
             over=is_final(state),
             cancelling=row.cancel and not is_final(state),
@@ -204,15 +204,11 @@ class DeadLetterAdmin(KeysetAdmin):
     list_display = ("died", "job", "why", "attempt", "queue", "last_error")
     list_display_links = None
     list_filter = (
-        filters.ByTenant,
-        filters.inputs(
-            Input(name="job", label="Job's id", kind="uuid", column="job_id"),
+        filters.fields(
+            filters.TENANT,
+            filters.words("reason", "Reason", REASONS),
             Input(name="queue", label="Queue", column="queue"),
-        ),
-        filters.words(
-            "reason",
-            "reason",
-            ["attempts_exhausted", "non_retryable", "timed_out", "worker_lost"],
+            Input(name="job", label="Job's id", kind="uuid", column="job_id"),
         ),
     )
 
@@ -283,9 +279,11 @@ class OccurrenceAdmin(KeysetAdmin):
     list_display = ("instant", "outcome", "run", "decided", "fence", "plan")
     list_display_links = None
     list_filter = (
-        filters.inputs(Input(name="job", label="Job's id", kind="uuid")),
-        filters.words("outcome", "outcome", ["fired", "skipped"]),
-        filters.words("reason", "reason", REASONS),
+        filters.fields(
+            Input(name="job", label="Job's id", kind="uuid"),
+            filters.words("outcome", "Outcome", ["fired", "skipped"]),
+            filters.words("reason", "Reason", REASONS),
+        ),
     )
 
     @override
@@ -295,10 +293,10 @@ class OccurrenceAdmin(KeysetAdmin):
 
     @override
     def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
-        if not cl.asked("job"):
+        job = cl.asked("job")
+        if job is None:
             cl.trouble = "Come here from a job, or give a job's id."
             return Page(rows=(), next=None)
-        job = UUID(cl.asked("job"))
         outcome, reason = cl.asked("outcome"), cl.asked("reason")
         begins = _job_key(after)
         found = store.list_occurrences(
@@ -380,17 +378,14 @@ def _uuid(text: str | None) -> UUID:
 
 
 def _wanted(cl: Listing) -> Filter:
-    typed: dict[str, Any] = {}
-    for spec in cl.filter_specs:
-        typed |= getattr(spec, "values", {})
     state, reason = cl.asked("state"), cl.asked("reason")
     return Filter(
-        job=typed.get("job"),
+        job=cl.asked("job"),
         states=frozenset({RunState[state.upper()]}) if state else None,
-        queue=typed.get("queue"),
+        queue=cl.asked("queue"),
         reason=Reason[reason.upper()] if reason else None,
-        since=typed.get("since"),
-        until=typed.get("until"),
+        since=cl.asked("since"),
+        until=cl.asked("until"),
     )
 
 

@@ -35,7 +35,7 @@ _SECRET = re.compile(
 )
 _GOOD = {"success", "active"}
 _BAD = {"dead", "failed", "unknown"}
-_BUSY = {"running", "ready", "retrying", "parked", "scheduled", "waiting"}
+_BUSY = {"pending", "running", "ready", "retrying", "parked", "scheduled", "waiting"}
 
 
 def instant(moment: Millis | datetime | None, now: Millis) -> SafeString | str:

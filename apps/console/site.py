@@ -4,6 +4,10 @@ from typing import Any, override
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
+
+from apps.console.names import NAMES
+from apps.console.recent import recent_events
 
 GROUPS = (
     ("Work", ("Job", "Run", "DeadLetter")),
@@ -28,6 +32,14 @@ class Site(AdminSite):
         return user.is_active and getattr(user, "is_superuser", False)
 
     @override
+    def index(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        """Show where to go, and what was changed last."""
+        events = recent_events(10)
+        return super().index(request, {**(extra_context or {}), "recent": events})
+
+    @override
     def get_app_list(
         self, request: HttpRequest, app_label: str | None = None
     ) -> list[Any]:
@@ -36,13 +48,18 @@ class Site(AdminSite):
         if app_label is not None:
             return listed
         models = {
-            model["object_name"]: model for app in listed for model in app["models"]
+            model["object_name"]: {
+                **model,
+                "name": NAMES.get(model["object_name"].lower(), model["name"]),
+            }
+            for app in listed
+            for model in app["models"]
         }
         return [
             {
                 "name": name,
                 "app_label": name.lower(),
-                "app_url": "",
+                "app_url": f"#{name.lower()}",
                 "has_module_perms": True,
                 "models": [models[one] for one in members if one in models],
             }
