@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi smoke failover bench bench-quick
+	openapi fuzz-api smoke failover bench bench-quick bench-api
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ openapi: setup ## Write docs/openapi.json anew from the views
 	@$(PY) manage.py spectacular --settings tests.settings --format openapi-json \
 		--validate --fail-on-warn --file docs/openapi.json
 
+fuzz-api: setup ## Send a live web what its document allows and forbids
+	@$(PY) -m tests.rigs.fuzz $(ARGS)
+
 smoke: setup ## Run the whole stack against an oracle and a ledger
 	@$(PY) -m tests.rigs.smoke $(ARGS)
 
@@ -57,3 +60,6 @@ bench-quick: setup ## Measure the speed once, under 60 s; last line is JSON
 
 bench: setup ## Measure several times and print the medians
 	@$(PY) -m benchmarks.repeat $(ARGS)
+
+bench-api: setup ## Measure the API and the admin on a live web process
+	@$(PY) -m benchmarks.api $(ARGS)

@@ -185,6 +185,7 @@ COMPONENTS: dict[str, Schema] = {
                 },
             },
             "request_id": TEXT,
+            "deleted_at": {**INSTANT, "description": "Of a job that is deleted."},
         },
         "required": [
             "type",
@@ -256,7 +257,7 @@ COMPONENTS: dict[str, Schema] = {
     "PreviewRequest": {
         **record(
             {
-                **SCHEDULE,
+                **{name: nullable(schema) for name, schema in SCHEDULE.items()},
                 "jitter_window": {
                     "type": ["string", "null"],
                     "description": "A duration; what a job would have where left out.",
@@ -267,8 +268,8 @@ COMPONENTS: dict[str, Schema] = {
             },
             required=[],
         ),
-        "oneOf": [{"required": [one]} for one in ("cron", "interval", "run_at")],
-        "description": "A schedule's fields; exactly one of cron, interval, run_at.",
+        "description": "A schedule's fields: exactly one of cron, interval and run_at, "
+        "and what belongs to it; null stands for left out.",
     },
     "Preview": record(
         {

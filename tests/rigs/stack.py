@@ -113,6 +113,7 @@ class Stack:
         self.secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
         self.url = ""
         self.receiver_url = ""
+        self.web_url = ""
 
     def __enter__(self) -> Self:
         for number in (signal.SIGALRM, signal.SIGTERM):
@@ -191,6 +192,24 @@ class Stack:
             name, "manage.py", "runworker", "--concurrency", str(concurrency)
         )
 
+    def web(self, name: str = "web") -> Process:
+        """Start the web on a free port and wait until it serves."""
+        port = postgres.free_port()
+        self.web_url = f"http://127.0.0.1:{port}"
+        process = self._start(
+            name, "-m", "gunicorn", "chrono.wsgi", "--bind", f"127.0.0.1:{port}"
+        )
+        wait_for(lambda: "Booting worker" in process.said(), seconds=20, what="the web")
+        return process
+
+    def key(self, *scopes: str) -> str:
+        """Return the text of a new API key of the default tenant."""
+        made = self.manage("chronokey", "issue", "rig", "--scopes", ",".join(scopes))
+        found = re.search(r"chr_live_\w+", made)
+        if found is None:
+            raise RigError("chronokey printed no key")
+        return found[0]
+
     def receiver(self) -> Process:
         """Start the receiver and wait until it listens."""
         ledger = self.folder / "requests.jsonl"
@@ -258,6 +277,8 @@ class Stack:
             "CHRONO_TASK_MODULES": "tests.rigs.tasks",
             "CHRONO_RIG_FOLDER": str(self.folder),
             "PYTHONUNBUFFERED": "1",
+            "CHRONO_HTTPS": "0",
+            "ALLOWED_HOSTS": "127.0.0.1",
         }
 
     def _destroy(self) -> None:
