@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi fuzz-api smoke failover bench bench-quick
+	openapi fuzz-api smoke failover bench bench-quick bench-api
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,3 +60,6 @@ bench-quick: setup ## Measure the speed once, under 60 s; last line is JSON
 
 bench: setup ## Measure several times and print the medians
 	@$(PY) -m benchmarks.repeat $(ARGS)
+
+bench-api: setup ## Measure the API and the admin on a live web process
+	@$(PY) -m benchmarks.api $(ARGS)
