@@ -7,6 +7,13 @@ from unittest import mock
 from apps.runtime import sql
 
 
+class RuleNotFound(Exception):
+    """The statement has not, or has not once, the text that a mutation is about.
+
+    No AssertionError, which would pass for a scenario that turned red.
+    """
+
+
 def flat(text: str) -> str:
     """Return text with white space as single spaces, as statements are loaded."""
     return " ".join(text.split())
@@ -25,7 +32,8 @@ def mutated(name: str, old: str, new: str) -> Iterator[None]:
         if self.name != name:
             return named(self, **tables)
         text = flat(self.text)
-        assert text.count(flat(old)) == 1, f"{name} has {text.count(flat(old))} × {old}"
+        if text.count(flat(old)) != 1:
+            raise RuleNotFound(f"{name} has {text.count(flat(old))} × {old}")
         changed = sql.Statement(name=name, text=text.replace(flat(old), flat(new)))
         return named(changed, **tables)
 

@@ -8,6 +8,7 @@ wall taken out of the database.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import psycopg
 import pytest
 
 from tests.races import test_claim, test_edits, test_fire, test_rotation, test_settle
@@ -26,6 +27,8 @@ class Mutation:
     new: str = ""
     schema: str = ""
     """Run in the scenario's database instead of changing a statement."""
+    red: type[Exception] = AssertionError
+    """How the scenario fails: by what it asserts, or by what the server refuses."""
 
 
 def fence_by_hand(world: World) -> None:
@@ -167,8 +170,8 @@ MUTATIONS = [
         rule="overlap skip asks for slots",
         scenario=test_fire.test_a_slot_counts_against_the_bound,
         statement="fire_if_held",
-        old="SELECT true FROM chrono_slot s",
-        new="SELECT false FROM chrono_slot s",
+        old="WHEN t.bounded AND (t.part, t.job_id) IN (",
+        new="WHEN false AND (t.part, t.job_id) IN (",
     ),
     Mutation(
         rule="prev moves on only where something was fired",
@@ -246,10 +249,9 @@ MUTATIONS = [
         rule="a settle bears that the run was cancelled over its open claim",
         scenario=test_settle.cancel_over_an_open_claim,
         statement="settle_if_leased",
-        old="""FROM freed WHERE run_id NOT IN (
-            SELECT o FROM unnest(%(odd_run)s::uuid[]) AS o) ON CONFLICT DO NOTHING""",
-        new="""FROM freed WHERE run_id NOT IN (
-            SELECT o FROM unnest(%(odd_run)s::uuid[]) AS o)""",
+        old="SELECT o FROM unnest(%(odd_run)s::uuid[]) AS o) ON CONFLICT DO NOTHING",
+        new="SELECT o FROM unnest(%(odd_run)s::uuid[]) AS o)",
+        red=psycopg.errors.UniqueViolation,
     ),
     Mutation(
         rule="the beat tells of runs withdrawn under an open claim",
@@ -413,20 +415,20 @@ def test_a_rule_taken_away_turns_its_scenario_red(
     )
     if mutation.schema:
         world.observer.execute(mutation.schema)
-        red = turns_red(mutation.scenario, world)
+        red = turns_red(mutation, world)
     else:
         with mutated(mutation.statement, mutation.old, mutation.new):
-            red = turns_red(mutation.scenario, world)
+            red = turns_red(mutation, world)
     assert red, f"the tests pass without this rule: {mutation.rule}"
 
 
-def turns_red(scenario: Callable[[World], None], world: World) -> bool:
-    """Return whether a scenario fails, by what it asserts or by what the server says.
+def turns_red(mutation: Mutation, world: World) -> bool:
+    """Return whether the scenario fails in the way that the mutation foretells.
 
     A mutation that is no SQL any more proves nothing; its error goes through.
     """
     try:
-        scenario(world)
-    except AssertionError:
+        mutation.scenario(world)
+    except mutation.red:
         return True
     return False
