@@ -33,6 +33,7 @@ from apps.jobs.editing import (
     new_id,
 )
 from apps.jobs.errors import JobNotFound, KeyTaken
+from apps.jobs.json_value import check_note
 from apps.jobs.planning import LEDGER_KEPT, Timer
 from apps.jobs.public import audited
 from apps.jobs.transactions import Open, open_change
@@ -98,6 +99,7 @@ def create_jobs(
     Where one is refused its whole transaction is; earlier ones stay.
     """
     actor.require(Scope.WRITE)
+    reason = check_note(reason, field="reason", most=LONGEST_NOTE)
     tenant = tenant_of(actor, tenant)
     outcomes: list[Outcome] = []
     for batch in batched(definitions, BATCH):
@@ -195,8 +197,7 @@ def pause_jobs(
     """Pause jobs, 500 a transaction, each once; see :func:`pause_job`."""
     if until is not None:
         checked(until, field="until")
-    if len(note) > LONGEST_NOTE:
-        raise BadValue(f"A note has at most {LONGEST_NOTE} characters.", field="note")
+    note = check_note(note, field="note", most=LONGEST_NOTE)
     edits = [
         Edit(
             job_id=job,
@@ -345,6 +346,7 @@ def edit_jobs(
     ones stay. Raises what the single commands raise.
     """
     actor.require(Scope.WRITE)
+    reason = check_note(reason, field="reason", most=LONGEST_NOTE)
     outcomes: list[Outcome] = []
     for batch in batched(edits, BATCH):
         with open_change() as opened:

@@ -71,6 +71,16 @@ def check_text(
     return text
 
 
+def check_note(value: object, *, field: str, most: int) -> str:
+    """Return some lines of text that a person wrote, without spaces around them.
+
+    Raises BadValue as :func:`check_text` does.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+    return check_text(value, field=field, most=most, least=0, lines=True)
+
+
 def _measure(value: object, *, field: str, size: int, depth: int) -> int:
     """Return how many bytes of ``size`` are left after ``value``; stop below none."""
     if value is None or isinstance(value, bool):

@@ -13,10 +13,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from apps.jobs import store
-from apps.jobs.commands import COMMAND
+from apps.jobs.commands import COMMAND, LONGEST_NOTE
 from apps.jobs.editing import schedule_of
 from apps.jobs.errors import JobDeleted, JobNotFound
-from apps.jobs.json_value import check_json, same_json
+from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.planning import Timer
 from apps.jobs.store import Job
 from apps.jobs.transactions import Open, open_change
@@ -78,9 +78,10 @@ class _Asked:
             None if self.priority is None else int(self.priority),
         ]
         text = json.dumps(asked, sort_keys=True)
+        name = f"{job.id}:{key}".encode(errors="surrogatepass")
         return KeyedRequest(
             tenant=job.tenant,
-            key=f"run_now:{hashlib.sha256(f'{job.id}:{key}'.encode()).hexdigest()}",
+            key=f"run_now:{hashlib.sha256(name).hexdigest()}",
             method="RUN",
             path=f"/jobs/{job.id}/run",
             fingerprint=hashlib.sha256(text.encode()).digest(),
@@ -108,7 +109,11 @@ def run_now(
     if payload is not UNSET:
         check_json(payload, field="payload")
     asked = _Asked(
-        payload=payload, priority=priority, actor=actor, reason=reason, now=now
+        payload=payload,
+        priority=priority,
+        actor=actor,
+        reason=check_note(reason, field="reason", most=LONGEST_NOTE),
+        now=now,
     )
     with open_change() as opened:
         job = _lock(opened, job_id, actor)

@@ -25,6 +25,7 @@ from apps.runtime.django_session import enclose
 from apps.tenants.actor import Actor, ActorKind, Scope
 from apps.tenants.directory import create_tenant
 from apps.tenants.errors import Forbidden, TenantNotFound
+from chrono.rules.errors import BadValue
 from chrono.rules.instants import HOUR, MINUTE, format_instant, parse_instant
 from tests.architecture.sources import name_of, tree, within
 from tests.support.definitions import definition
@@ -249,6 +250,23 @@ def test_a_command_joins_the_transaction_that_was_opened_for_it(ledger, connect)
     assert len(ledger.timers(job, kind=3)) == 1
     heard = list(listener.notifies(timeout=5, stop_after=2))
     assert {notice.payload for notice in heard} == {str(ledger.job(job)["part"])}
+
+
+@pytest.mark.parametrize("text", ["\x00", "\ud800", "x" * 1_001, None, 5])
+def test_what_somebody_says_of_a_change_is_some_lines_of_text(ledger, text):
+    job = create_job(definition(interval="1m")).job_id
+    for change in (
+        lambda: create_job(definition(key="x", interval="1m"), reason=text),
+        lambda: pause_job(job, note=text),
+        lambda: delete_job(job, reason=text),
+        lambda: run_now(job, reason=text),
+    ):
+        with pytest.raises(BadValue) as refused:
+            change()
+        assert refused.value.field in ("reason", "note")
+    pause_job(job, note=" one\ntwo ")
+    assert ledger.job(job)["pause_note"] == "one\ntwo"
+    assert len(events(ledger)) == 2
 
 
 DOORS = [*within("apps/api", ".py"), *within("apps/console", ".py")]
