@@ -56,6 +56,17 @@ class Job(TenantScoped):
                 condition=models.Q(paused=True, paused_until__isnull=False),
                 name="chrono_job_resume",
             ),
+            # Serve the lists of a tenant's jobs; what is deleted is in nobody's way.
+            models.Index(
+                fields=["tenant", "id"],
+                condition=models.Q(deleted_at__isnull=True),
+                name="chrono_job_living",
+            ),
+            models.Index(
+                fields=["tenant", "id"],
+                condition=models.Q(deleted_at__isnull=False),
+                name="chrono_job_deleted",
+            ),
         ]
 
     def __str__(self) -> str:

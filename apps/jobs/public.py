@@ -7,15 +7,16 @@ its last change, which an ETag carries.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from apps.jobs.planning import last_decided
-from apps.jobs.store import Decided, Job, LastRun
+from apps.jobs.store import Decided, Job, LastRun, NumberedRevision
 from chrono.rules import jitter
 from chrono.rules.durations import format_duration
+from chrono.rules.errors import ChronoError
 from chrono.rules.instants import LATEST, Millis, format_instant
 from chrono.rules.keys import scheduled_for_of
 from chrono.rules.schedule import next_after, occurrences, schedule_from_json
@@ -46,6 +47,10 @@ READ_ONLY = (
 )
 """The fields of the public form that no definition has."""
 
+_ONLY_ALONE = ("payload", "retry_policy", "next_runs")
+_TARGET_ITEM = ("kind", "name", "method", "url")
+_NOT_REVISED = ("key", "name", "payload", "paused")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
@@ -57,6 +62,8 @@ class Outlook:
     """How much later than that a run is due."""
     ended: bool
     """Whether the schedule is over."""
+    broken: str | None = None
+    """Why the schedule, as it is stored, cannot be read."""
 
 
 def definition_fields(job: Job) -> dict[str, Any]:
@@ -94,7 +101,13 @@ def job_fields(
 
     Without ``secrets`` the values of its target's headers are hidden.
     """
-    view = outlook(job, decided=decided, now=now, runs=max(1, runs))
+    text = ""
+    try:
+        view = outlook(job, decided=decided, now=now, runs=max(1, runs))
+        text = describe(schedule_from_json(job.definition.schedule))
+    except ChronoError as error:
+        # One bad row is shown as such; it takes no list and no page with it.
+        view = Outlook(moments=(), offset=0, ended=False, broken=error.message)
     first = view.moments[0] if view.moments else None
     fields = definition_fields(job)
     if not secrets:
@@ -105,7 +118,7 @@ def job_fields(
         "state": _state(job, view),
         "version": job.changes,
         "revision": job.revision,
-        "schedule_text": describe(schedule_from_json(job.definition.schedule)),
+        "schedule_text": text if view.broken is None else view.broken,
         "pause_note": job.pause_note,
         "paused_until": _instant(job.paused_until),
         "paused_by": job.paused_by,
@@ -116,6 +129,32 @@ def job_fields(
         "created_at": format_instant(job.created_at),
         "updated_at": format_instant(job.updated_at),
         "deleted_at": _instant(job.deleted_at),
+    }
+
+
+def job_item(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a job's public form what a list shows."""
+    shown = {name: value for name, value in fields.items() if name not in _ONLY_ALONE}
+    target = fields["target"]
+    return {
+        **shown,
+        "target": {name: target[name] for name in _TARGET_ITEM if name in target},
+    }
+
+
+def revision_fields(job: Job, made: NumberedRevision) -> dict[str, Any]:
+    """Return one of a job's revisions: its definition, its number and its instant.
+
+    The values of headers are hidden.
+    """
+    fields = definition_fields(replace(job, definition=made.definition))
+    shown = {name: fields[name] for name in fields if name not in _NOT_REVISED}
+    return {
+        "revision": made.number,
+        "created_at": format_instant(made.created_at),
+        **shown,
+        "target": hide_headers(made.definition.target),
+        "payload_bytes": made.payload_bytes,
     }
 
 
@@ -202,6 +241,8 @@ def _state(job: Job, view: Outlook) -> str:
         return "deleted"
     if job.paused:
         return "paused"
+    if view.broken is not None:
+        return "broken"
     return "ended" if view.ended else "active"
 
 

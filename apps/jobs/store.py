@@ -18,7 +18,10 @@ _SQL = {
     for name in (
         "set_limits",
         "find_jobs",
+        "find_nth_job",
         "list_ended_pauses",
+        "list_jobs",
+        "list_revisions",
         "list_last_runs",
         "next_group",
         "lock_jobs",
@@ -86,6 +89,56 @@ class Job:
     updated_at: Millis
     deleted_at: Millis | None
     definition: Revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedRevision:
+    """A revision of a job as it was made, but for its payload."""
+
+    number: int
+    created_at: Millis
+    payload_bytes: int
+    """Length of the payload as JSON; 0 for none."""
+    definition: Revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Which stretch of a tenant's jobs is looked at, by id from the newest on."""
+
+    tenant: int
+    before: UUID
+    """Ids below this."""
+    most: int
+    """At how many jobs."""
+    living: bool
+    deleted: bool
+    key: str | None = None
+
+    def params(self) -> dict[str, Any]:
+        """Return the parameters of a statement."""
+        return {
+            "tenant": self.tenant,
+            "before": self.before,
+            "look": self.most,
+            "living": self.living,
+            "deleted": self.deleted,
+            "key": self.key,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which of the jobs looked at are wanted; None leaves a question open."""
+
+    states: frozenset[str] | None = None
+    """Some of active, paused, ended and deleted."""
+    queue: str | None = None
+    priority: int | None = None
+    target: str | None = None
+    """A task's name, or how an address begins."""
+    words: str | None = None
+    """A part of key, name, target or schedule in any case, or the whole id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +285,69 @@ def load_jobs(
     """
     rows = _SQL["load_jobs"].run(conn, {"jobs": list(jobs), "tenant": tenant})
     return [_job(row) for row in rows]
+
+
+def list_jobs(conn: Connection, *, look: Look, chosen: Chosen, limit: int) -> list[Job]:
+    """Return the jobs that were chosen, newest first, without their payloads."""
+    rows = _SQL["list_jobs"].run(
+        conn,
+        {
+            **look.params(),
+            "limit": limit,
+            "states": None if chosen.states is None else sorted(chosen.states),
+            "queue": chosen.queue,
+            "priority": chosen.priority,
+            "target": chosen.target,
+            "words": chosen.words,
+        },
+    )
+    return [_job(row) for row in rows]
+
+
+def find_nth_job(conn: Connection, *, look: Look) -> UUID | None:
+    """Return the last job of a look, None where there are fewer than it may have."""
+    params = {k: v for k, v in look.params().items() if k != "key"}
+    for (job,) in _SQL["find_nth_job"].run(conn, params):
+        return UUID(str(job))
+    return None
+
+
+def list_revisions(
+    conn: Connection, *, job: UUID, before: int, limit: int
+) -> list[NumberedRevision]:
+    """Return a job's revisions with numbers below ``before``, newest first."""
+    rows = _SQL["list_revisions"].run(
+        conn, {"job": job, "before": before, "limit": limit}
+    )
+    return [
+        NumberedRevision(
+            number=number,
+            created_at=created_at,
+            payload_bytes=payload_bytes or 0,
+            definition=Revision(
+                schedule=json.loads(schedule),
+                jitter_window=jitter_window,
+                overlap_policy=overlap_policy,
+                queue=queue,
+                priority=priority,
+                target=json.loads(target),
+                payload=None,
+                retry_policy=json.loads(retry_policy),
+            ),
+        )
+        for (
+            number,
+            created_at,
+            schedule,
+            jitter_window,
+            overlap_policy,
+            queue,
+            priority,
+            target,
+            retry_policy,
+            payload_bytes,
+        ) in rows
+    ]
 
 
 def list_last_runs(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, LastRun]:
