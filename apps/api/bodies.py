@@ -9,7 +9,10 @@ from rest_framework.request import Request
 from apps.api.errors import BadBody
 from apps.jobs.errors import UnknownField
 from apps.jobs.json_value import check_text
-from chrono.rules.errors import BadValue
+from chrono.rules.errors import BadInstant, BadValue
+from chrono.rules.instants import Millis, parse_instant
+
+LONGEST_NOTE = 1_000
 
 
 def fields(request: Request, *, known: Collection[str]) -> dict[str, Any]:
@@ -33,6 +36,23 @@ def mapping(request: Request) -> dict[str, Any]:
     if not isinstance(body, Mapping):
         raise BadBody("The body is an object: {…}.")
     return dict(body)
+
+
+def take_reason(body: dict[str, Any]) -> str:
+    """Take out of a body why its sender does this: it goes to the audit alone."""
+    reason = text(body, "reason", most=LONGEST_NOTE)
+    body.pop("reason", None)
+    return reason
+
+
+def instant(body: Mapping[str, Any], name: str) -> Millis | None:
+    """Return an instant, None where it is left out or null."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise BadInstant(field=name)
+    return parse_instant(value, field=name)
 
 
 def text(body: Mapping[str, Any], name: str, *, most: int) -> str:

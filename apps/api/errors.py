@@ -22,6 +22,7 @@ from django.http import (
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from apps.jobs.errors import VersionConflict
 from apps.tenants.errors import Forbidden
 from chrono.logs import request_id
 from chrono.rules.errors import BadValue, ChronoError
@@ -143,12 +144,6 @@ class LengthRequired(ChronoError):
     """The request does not say how long its body is: send Content-Length."""
 
     code = "length_required"
-
-
-class VersionConflict(ChronoError):
-    """It has another version by now: read it again, then change it."""
-
-    code = "version_conflict"
 
 
 class PreconditionRequired(ChronoError):

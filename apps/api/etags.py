@@ -1,19 +1,30 @@
 """Versions as ETags: nobody overwrites what they have not seen.
 
-The tag of version 7 is `"v7"`. A weak tag is taken for the same: proxies that compress
-weaken tags on the way, and what a version names is the value, not its bytes.
+The tag of version 7 is `"v7"`, or `"v7.5f1c9a02"` where an answer also tells what
+changes by itself, as a job's last run: then what stands behind the dot is of that.
+If-Match is about the version alone, since that is what a change is made to; 304 is
+answered only where nothing of the answer has changed. A weak tag is taken for the same:
+proxies that compress weaken tags on the way.
 """
+
+import hashlib
+import json
+import re
 
 from rest_framework.request import Request
 
-from apps.api.errors import BadHeader, PreconditionRequired, VersionConflict
+from apps.api.errors import BadHeader, PreconditionRequired
+from apps.jobs.errors import VersionConflict
 
 ANY = "*"
 
 
-def etag(version: int) -> str:
-    """Return the ETag of a version."""
-    return f'"v{version}"'
+def etag(version: int, *, beside: object = None) -> str:
+    """Return the ETag of a version, and of the JSON that is told beside it."""
+    if beside is None:
+        return f'"v{version}"'
+    text = json.dumps(beside, sort_keys=True)
+    return f'"v{version}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"'
 
 
 def required_version(request: Request) -> int | None:
@@ -35,26 +46,14 @@ def optional_version(request: Request) -> int | None:
     if "," in given:
         raise BadHeader("If-Match names one version, or * for any.", field="If-Match")
     tag = given.removeprefix("W/")
-    number = tag.removeprefix('"v').removesuffix('"')
-    if tag != f'"v{number}"' or not (number.isascii() and number.isdigit()):
+    found = re.fullmatch(r'"v([0-9]{1,9})(?:\.[0-9a-f]{8})?"', tag)
+    if found is None:
         raise VersionConflict(field="If-Match")
-    if len(number) > 9:
-        raise VersionConflict(field="If-Match")
-    return int(number)
+    return int(found[1])
 
 
-def check(version: int | None, *, current: int) -> None:
-    """Raise VersionConflict unless the wanted version is the current one."""
-    if version is not None and version != current:
-        raise VersionConflict(
-            f"It is at version {current} by now, not {version}: read it again, then "
-            "change it.",
-            field="If-Match",
-        )
-
-
-def unchanged(request: Request, version: int) -> bool:
-    """Tell whether If-None-Match names this version: then the answer is 304."""
+def unchanged(request: Request, tag: str) -> bool:
+    """Tell whether If-None-Match names this ETag: then the answer is 304."""
     given = request.headers.get("If-None-Match", "")
-    tags = {tag.strip().removeprefix("W/") for tag in given.split(",")}
-    return etag(version) in tags or ANY in tags
+    tags = {one.strip().removeprefix("W/") for one in given.split(",")}
+    return tag in tags or ANY in tags

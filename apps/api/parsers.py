@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from apps.api.errors import BadBody, UnsupportedMediaType
 
 DEPTH = 32
+MERGE_PATCH = "application/merge-patch+json"
 DIGITS = 100
 
 
@@ -40,7 +41,8 @@ class AlwaysJSON(BaseContentNegotiation):
     ) -> BaseParser | None:
         """Return the parser for JSON; raises UnsupportedMediaType for another body."""
         named = request.content_type.partition(";")[0].strip().lower()
-        if named != StrictJSONParser.media_type:
+        patches = request.method == "PATCH" and named == MERGE_PATCH
+        if named != StrictJSONParser.media_type and not patches:
             raise UnsupportedMediaType
         return next(iter(parsers))
 

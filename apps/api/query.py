@@ -26,7 +26,7 @@ def check_names(request: Request, known: Collection[str]) -> None:
                 f"There is no parameter {shown} here{hint}", field=shown
             )
         if len(values) > 1:
-            _refuse(name, "is given more than once; write a list with commas")
+            refuse(name, "is given more than once; write a list with commas")
 
 
 def text(request: Request, name: str, *, most: int = 200) -> str | None:
@@ -35,11 +35,11 @@ def text(request: Request, name: str, *, most: int = 200) -> str | None:
     if value is None:
         return None
     if not value:
-        _refuse(name, "is empty; leave it out")
+        refuse(name, "is empty; leave it out")
     if len(value) > most:
-        _refuse(name, f"has at most {most} characters")
+        refuse(name, f"has at most {most} characters")
     if not value.isprintable():
-        _refuse(name, "has a control character")
+        refuse(name, "has a control character")
     return value
 
 
@@ -49,9 +49,9 @@ def number(request: Request, name: str, *, least: int, most: int, default: int) 
     if value is None:
         return default
     if not (value.isascii() and value.isdigit() and len(value) <= 9):
-        _refuse(name, f"is a whole number from {least} to {most}")
+        refuse(name, f"is a whole number from {least} to {most}")
     if not least <= int(value) <= most:
-        _refuse(name, f"is a whole number from {least} to {most}")
+        refuse(name, f"is a whole number from {least} to {most}")
     return int(value)
 
 
@@ -62,7 +62,7 @@ def identifier(request: Request, name: str) -> UUID | None:
         return None
     found = uuid_of(value)
     if found is None:
-        _refuse(name, "is a UUID")
+        refuse(name, "is a UUID")
     return found
 
 
@@ -89,7 +89,7 @@ def words(
     found = tuple(dict.fromkeys(value.split(",")))
     for word in found:
         if word not in known:
-            _refuse(name, f"is one or more of {', '.join(known)}, with commas")
+            refuse(name, f"is one or more of {', '.join(known)}, with commas")
     return found
 
 
@@ -104,5 +104,6 @@ def uuid_of(value: str) -> UUID | None:
     return found if str(found) == value.lower() else None
 
 
-def _refuse(name: str, why: str) -> NoReturn:
+def refuse(name: str, why: str) -> NoReturn:
+    """Raise BadParameter for a parameter."""
     raise BadParameter(f"{name} {why}.", field=name)

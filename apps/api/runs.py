@@ -9,23 +9,34 @@ from rest_framework.response import Response
 
 from apps.api import bodies, pagination, query, shapes
 from apps.api.idempotency import repeatable
+from apps.api.run_forms import attempts_form, full_form, short_form
 from apps.api.view import ApiView
 from apps.runs import selectors
 from apps.runs.cancel import cancel_by
 from apps.runs.errors import RunNotFound
 from apps.runs.selectors import Filter, Key
-from apps.runs.store import AttemptRow, JobRunKey, RunDetail, RunRow
+from apps.runs.store import JobRunKey
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Scope
-from chrono.rules import retry
-from chrono.rules.errors import ChronoError
-from chrono.rules.instants import Millis, format_instant
-from chrono.rules.keys import scheduled_for_of
-from chrono.rules.lease import LEASE_TTL
-from chrono.rules.states import Priority, Reason, RunState, TimerKind, status_of
+from chrono.rules.states import RunState, status_of
 
 STATES = tuple(state.label for state in RunState)
 STATUSES = tuple(dict.fromkeys(status_of(state) for state in RunState))
+FILTERS = (
+    shapes.words_parameter("state", STATES, "Only runs in these states."),
+    shapes.words_parameter("status", STATUSES, "Only runs of these statuses."),
+    OpenApiParameter("queue", shapes.QUEUE, description="Only this queue's."),
+    OpenApiParameter(
+        "scheduled_after",
+        shapes.INSTANT,
+        description="Only runs whose scheduled_for is at or after this.",
+    ),
+    OpenApiParameter(
+        "scheduled_before",
+        shapes.INSTANT,
+        description="Only runs whose scheduled_for is before this.",
+    ),
+)
 
 
 class Runs(ApiView):
@@ -33,8 +44,7 @@ class Runs(ApiView):
 
     scopes: ClassVar = {"GET": Scope.READ}
     parameters: ClassVar = {
-        "GET": pagination.PARAMETERS
-        | {"job", "state", "status", "queue", "scheduled_after", "scheduled_before"}
+        "GET": pagination.PARAMETERS | {"job"} | {one.name for one in FILTERS}
     }
 
     @extend_schema(
@@ -42,19 +52,7 @@ class Runs(ApiView):
         responses={200: shapes.RunPage},
         parameters=[
             OpenApiParameter("job", shapes.UUID, description="Only runs of this job."),
-            shapes.words_parameter("state", STATES, "Only runs in these states."),
-            shapes.words_parameter("status", STATUSES, "Only runs of these statuses."),
-            OpenApiParameter("queue", shapes.QUEUE, description="Only this queue's."),
-            OpenApiParameter(
-                "scheduled_after",
-                shapes.INSTANT,
-                description="Only runs whose scheduled_for is at or after this.",
-            ),
-            OpenApiParameter(
-                "scheduled_before",
-                shapes.INSTANT,
-                description="Only runs whose scheduled_for is before this.",
-            ),
+            *FILTERS,
             *shapes.PAGE_PARAMETERS,
         ],
     )
@@ -63,20 +61,8 @@ class Runs(ApiView):
 
         Occurrences that were skipped have no run; they are listed with `job`.
         """
-        wanted = _filter(request)
-        page = selectors.list_runs(
-            raw_connection(),
-            tenant=self.tenant,
-            wanted=wanted,
-            after=_after(request, by_ledger=wanted.by_ledger),
-            limit=pagination.limit_of(request),
-        )
-        return Response(
-            {
-                "items": [short_form(row) for row in page.rows],
-                "next_cursor": pagination.cursor(_key(page.next)),
-            }
-        )
+        job = query.identifier(request, "job")
+        return page_of(request, tenant=self.tenant, job=job)
 
 
 class Run(ApiView):
@@ -123,8 +109,7 @@ class Cancel(ApiView):
         way, and its worker is told within ten seconds. A run that is over answers 409,
         one that is cancelled already 200.
         """
-        fields = bodies.fields(request, known=("reason",))
-        reason = bodies.text(fields, "reason", most=1000)
+        reason = bodies.take_reason(bodies.fields(request, known=("reason",)))
         run = _id(run_id)
 
         def effect() -> Response:
@@ -139,103 +124,25 @@ class Cancel(ApiView):
         return repeatable(request, effect)
 
 
-def short_form(row: RunRow) -> dict[str, Any]:
-    """Return a run as a list shows it."""
-    state = selectors.state_of(row)
-    retrying = row.kind == TimerKind.RETRY
-    ended = row.finished_at
-    return {
-        "id": str(row.id),
-        "job_id": str(row.job_id),
-        "job_key": row.job_key,
-        "status": status_of(state),
-        "state": state.label,
-        "reason": selectors.reason_of(row),
-        "cancel_requested": row.cancel or state is RunState.CANCELLED,
-        "scheduled_for": format_instant(scheduled_for_of(row.id)),
-        "due_at": _instant(row.due_at),
-        "dispatched_at": _instant(row.dispatched_at),
-        "started_at": _instant(row.started_at),
-        "finished_at": _instant(ended),
-        "dispatch_lag_ms": _between(row.due_at, row.dispatched_at),
-        "start_lag_ms": _between(row.due_at, row.started_at),
-        "duration_ms": _between(row.started_at, ended),
-        "attempt": row.attempt,
-        "next_retry_at": _instant(row.due_at) if retrying else None,
-        "queue": row.queue,
-        "priority": None if row.priority is None else Priority(row.priority).label,
-        "revision": row.revision,
-        "partition": row.part,
-        "fence": row.fence,
-        "worker": None if row.worker is None else str(row.worker),
-    }
-
-
-def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
-    """Return a run with everything that is public."""
-    running = row.place == "lease" and detail.beat_at is not None
-    trigger = row.kind if detail.trigger is None else detail.trigger
-    error = None
-    if detail.error is not None and detail.error_reason is not None:
-        error = {
-            "reason": Reason(detail.error_reason).label,
-            "message": detail.error,
-            "at": _instant(detail.error_at),
-        }
-    return {
-        **short_form(row),
-        "trigger": None if trigger is None else _TRIGGERS.get(trigger),
-        "attempt_group": detail.attempt_group,
-        "max_attempts": _max_attempts(detail),
-        "lease_until": _instant(detail.beat_at + LEASE_TTL)
-        if running and detail.beat_at is not None
-        else None,
-        "idempotency_key": str(row.id),
-        "payload": detail.payload,
-        "result": detail.result,
-        "checkpoint": detail.checkpoint,
-        "error": error,
-    }
-
-
-def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]:
-    """Return the failed attempts, and the one that did not fail or has not ended."""
-    shown = [
+def page_of(request: Request, *, tenant: int, job: UUID | None) -> Response:
+    """Return a page of a tenant's runs, or of one job's, by the request's filters."""
+    wanted = _filter(request, job)
+    page = selectors.list_runs(
+        raw_connection(),
+        tenant=tenant,
+        wanted=wanted,
+        after=_after(request, by_ledger=wanted.by_ledger),
+        limit=pagination.limit_of(request),
+    )
+    return Response(
         {
-            "attempt": one.attempt,
-            "outcome": "failed",
-            "reason": Reason(one.reason).label,
-            "started_at": _instant(one.started_at),
-            "finished_at": _instant(one.finished_at),
-            "duration_ms": one.finished_at - one.started_at,
-            "error": one.error,
-            "worker": str(one.worker),
-            "fence": one.fence,
+            "items": [short_form(row) for row in page.rows],
+            "next_cursor": pagination.cursor(_key(page.next)),
         }
-        for one in failed
-    ]
-    told = {one.attempt for one in failed}
-    if row.started_at is None or row.attempt is None or row.attempt in told:
-        return shown
-    state = selectors.state_of(row)
-    last = {
-        "attempt": row.attempt,
-        "outcome": state.label,
-        "reason": selectors.reason_of(row),
-        "started_at": _instant(row.started_at),
-        "finished_at": _instant(row.finished_at),
-        "duration_ms": _between(row.started_at, row.finished_at),
-        "error": None,
-        "worker": None if row.worker is None else str(row.worker),
-        "fence": row.fence,
-    }
-    return [*shown, last]
+    )
 
 
-_TRIGGERS = {int(kind): word for kind, word in selectors.TRIGGERS.items()}
-
-
-def _filter(request: Request) -> Filter:
+def _filter(request: Request, job: UUID | None) -> Filter:
     states = query.words(request, "state", known=STATES)
     statuses = query.words(request, "status", known=STATUSES)
     wanted: frozenset[RunState] | None = None
@@ -247,7 +154,7 @@ def _filter(request: Request) -> Filter:
         )
         wanted = of_status if wanted is None else wanted & of_status
     return Filter(
-        job=query.identifier(request, "job"),
+        job=job,
         states=wanted,
         queue=query.text(request, "queue", most=64),
         since=query.instant(request, "scheduled_after"),
@@ -278,20 +185,3 @@ def _id(text: str) -> UUID:
     if found is None:
         raise RunNotFound
     return found
-
-
-def _instant(moment: Millis | None) -> str | None:
-    return None if moment is None else format_instant(moment)
-
-
-def _between(start: Millis | None, end: Millis | None) -> int | None:
-    return None if start is None or end is None else end - start
-
-
-def _max_attempts(detail: RunDetail) -> int | None:
-    if detail.retry_policy is None:
-        return None
-    try:
-        return retry.from_json(detail.retry_policy).max_attempts
-    except ChronoError:
-        return None

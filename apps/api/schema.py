@@ -4,7 +4,7 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
-from apps.api import shapes
+from apps.api import job_shapes, shapes
 
 _MEDIA = "application/problem+json"
 _BODY_REFUSALS = ("411", "413", "415", "422")
@@ -15,6 +15,7 @@ _WORDS = {
     "403": "The key lacks the scope.",
     "404": "There is no such thing, or it is another tenant's.",
     "409": "Its state, or another request, stands against it.",
+    "410": "The job is deleted.",
     "411": "The length of the body is not said.",
     "412": "It has another version by now.",
     "413": "The body is larger than 1 MiB.",
@@ -58,7 +59,9 @@ def complete(
 ) -> dict[str, Any]:
     """Add the named shapes, the way in, and to each operation its refusals."""
     components = result.setdefault("components", {})
-    components["schemas"] = dict(sorted(shapes.COMPONENTS.items()))
+    components["schemas"] = dict(
+        sorted({**shapes.COMPONENTS, **job_shapes.COMPONENTS}.items())
+    )
     components["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "An API key."}
     }
@@ -74,9 +77,14 @@ def _add_refusals(operation: dict[str, Any], *, path: str, method: str) -> None:
         codes.append("404")
     if method in ("post", "put", "patch", "delete"):
         codes += _BODY_REFUSALS
-    named = {one["name"] for one in operation.get("parameters", [])}
+    named = {one["name"]: one for one in operation.get("parameters", [])}
+    if "{job_id}" in path:
+        codes.append("410")
+    if path.endswith("/next"):
+        codes.append("422")
     if "If-Match" in named:
-        codes += ["412", "428"]
+        codes.append("412")
+        codes += ["428"] if named["If-Match"].get("required") else []
     if "Idempotency-Key" in named or ("{" in path and method != "get"):
         codes.append("409")
     operation["responses"]["414"] = {

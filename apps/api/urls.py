@@ -2,11 +2,31 @@
 
 from django.urls import include, path
 
-from apps.api import docs, health, runs, schedules
+from apps.api import (
+    docs,
+    health,
+    job_actions,
+    job_by_key,
+    job_lists,
+    jobs,
+    runs,
+    schedules,
+)
 
 app_name = "api"
 
 resources = [
+    path("jobs", jobs.Jobs.as_view(), name="jobs"),
+    path("jobs/by-key/<path:key>", job_by_key.JobByKey.as_view(), name="job-by-key"),
+    path("jobs/<str:job_id>", jobs.Job.as_view(), name="job"),
+    path("jobs/<str:job_id>/run", job_actions.RunNow.as_view(), name="run-now"),
+    path("jobs/<str:job_id>/pause", job_actions.Pause.as_view(), name="pause"),
+    path("jobs/<str:job_id>/resume", job_actions.Resume.as_view(), name="resume"),
+    path("jobs/<str:job_id>/skip-next", job_actions.SkipNext.as_view(), name="skip"),
+    path("jobs/<str:job_id>/restore", job_actions.Restore.as_view(), name="restore"),
+    path("jobs/<str:job_id>/next", job_lists.Next.as_view(), name="next"),
+    path("jobs/<str:job_id>/runs", job_lists.JobRuns.as_view(), name="job-runs"),
+    path("jobs/<str:job_id>/revisions", job_lists.Revisions.as_view(), name="revs"),
     path("runs", runs.Runs.as_view(), name="runs"),
     path("runs/<str:run_id>", runs.Run.as_view(), name="run"),
     path("runs/<str:run_id>/attempts", runs.Attempts.as_view(), name="attempts"),
@@ -16,6 +36,9 @@ resources = [
 
 # The short forms that programs were promised before there was a version.
 short = [
+    path("jobs", jobs.Jobs.as_view(), name="short-jobs"),
+    path("jobs/<str:job_id>", jobs.Job.as_view(), name="short-job"),
+    path("jobs/<str:job_id>/run", job_actions.RunNow.as_view(), name="short-run-now"),
     path("runs/<str:run_id>", runs.Run.as_view(), name="short-run"),
 ]
 

@@ -92,7 +92,7 @@ def django_user(database):
 
 @pytest.mark.parametrize(
     "path",
-    ["/nothing", "/api/v1/", "/api/v1/runs/", "/api/v2/runs", "/runs/", "/jobs"],
+    ["/nothing", "/api/v1/", "/api/v1/runs/", "/api/v2/runs", "/runs/", "/jobs/"],
 )
 def test_an_address_where_nothing_is_answers_in_json(client, path):
     refusal(client.get(path), 404, "not_found")

@@ -1,0 +1,356 @@
+"""The shapes of jobs in requests and answers, as JSON Schema."""
+
+from drf_spectacular.utils import OpenApiParameter
+
+from apps.api import shapes
+from apps.api.shapes import (
+    ANYTHING,
+    FLAG,
+    INSTANT,
+    PRIORITY,
+    QUEUE,
+    REASON,
+    STATE,
+    STATUS,
+    TEXT,
+    UUID,
+    WHOLE,
+    Schema,
+    nullable,
+    record,
+    ref,
+)
+from apps.jobs.target import METHODS
+from chrono.rules.retry import SELECTABLE
+
+JOB_STATES = ("active", "paused", "ended", "deleted")
+KINDS = ("cron", "interval", "run_at")
+NAME: Schema = {"type": "string", "maxLength": 200}
+KEY: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 200,
+    "description": "Unique in the tenant; never changes.",
+    "examples": ["nightly-report"],
+}
+DURATION: Schema = {"type": "string", "examples": ["60s"]}
+OVERLAP: Schema = {"type": "string", "enum": ["skip", "allow_all"]}
+WHY: Schema = {
+    "type": ["string", "null"],
+    "maxLength": 1000,
+    "description": "Why this is done: for the audit, not kept with the job.",
+}
+HTTP = record(
+    {
+        "kind": {"type": "string", "enum": ["http"]},
+        "url": {
+            "type": "string",
+            "maxLength": 2048,
+            "examples": ["https://example.org/hooks/report"],
+        },
+        "method": {"type": "string", "enum": list(METHODS), "default": "POST"},
+        "headers": {
+            "type": "object",
+            "additionalProperties": {"type": "string", "maxLength": 2000},
+            "maxProperties": 50,
+            "description": "Shown with their values to who may write, hidden else.",
+        },
+        "timeout": {"type": "string", "examples": ["30s"]},
+    },
+    required=["kind", "url"],
+)
+TASK = record(
+    {"kind": {"type": "string", "enum": ["task"]}, "name": {**TEXT, "maxLength": 200}},
+)
+TARGET: Schema = {"oneOf": [HTTP, TASK], "description": "What a run calls."}
+RETRY: Schema = record(
+    {
+        "max_attempts": {"type": "integer", "minimum": 1, "maximum": 1000},
+        "backoff": record(
+            {
+                "base_ms": {"type": "integer", "minimum": 0},
+                "cap_ms": {"type": "integer", "minimum": 0},
+                "jitter": {"type": "string", "enum": ["full"]},
+            },
+            required=[],
+        ),
+        "retry_on": {
+            "type": "array",
+            "items": {"type": "string", "enum": list(SELECTABLE)},
+        },
+    },
+    required=[],
+)
+RETRY_REQUEST: Schema = {
+    **RETRY,
+    "properties": {
+        **RETRY["properties"],
+        "budget": {"type": "object", "description": "Checked, not used yet."},
+        "circuit_breaker": {"type": "object", "description": "Checked, not used yet."},
+    },
+}
+COMMON: dict[str, Schema] = {
+    "name": NAME,
+    **shapes.SCHEDULE,
+    "jitter_window": {
+        **DURATION,
+        "description": "Runs are due up to this much after their nominal instant, each "
+        "job by its own fixed offset. Where left out: a minute, or half the period.",
+    },
+    "overlap_policy": {
+        **OVERLAP,
+        "default": "skip",
+        "description": "What becomes of an occurrence while the last run is not over.",
+    },
+    "queue": {**QUEUE, "pattern": "^[a-z0-9_.-]{1,64}$", "default": "default"},
+    "priority": {**PRIORITY, "default": "normal"},
+}
+REQUEST: dict[str, Schema] = {
+    **COMMON,
+    "time_critical": {**FLAG, "description": "No jitter at all."},
+    "target": TARGET,
+    "payload": {"description": "Any JSON of up to 256 KiB and 32 levels."},
+    "retry_policy": RETRY_REQUEST,
+    "paused": {"type": ["boolean", "null"]},
+}
+SENT: dict[str, object] = {
+    "key": "nightly-report",
+    "name": "Report for the morning",
+    "cron": "30 2 * * *",
+    "timezone": "Europe/Berlin",
+    "target": {"kind": "http", "url": "https://example.org/hooks/report"},
+    "payload": {"format": "pdf"},
+}
+
+LAST_RUN = record(
+    {
+        "id": UUID,
+        "status": STATUS,
+        "state": STATE,
+        "reason": nullable(REASON),
+        "scheduled_for": INSTANT,
+        "finished_at": nullable(INSTANT),
+    }
+)
+STATED: dict[str, Schema] = {
+    "id": UUID,
+    "key": KEY,
+    "paused": FLAG,
+    "state": {
+        "type": "string",
+        "enum": [*JOB_STATES, "broken"],
+        "description": "ended: nothing is left to fire. broken: its schedule, as it is "
+        "stored, cannot be read; schedule_text says why.",
+    },
+    "version": {**WHOLE, "description": "Rises with every change; an ETag names it."},
+    "revision": {**WHOLE, "description": "Of the definition in force."},
+    "schedule_text": {**TEXT, "description": "The schedule as a sentence."},
+    "pause_note": TEXT,
+    "paused_until": nullable(INSTANT),
+    "paused_by": TEXT,
+    "next_run_at": {**nullable(INSTANT), "description": "Nominal."},
+    "next_due_at": {**nullable(INSTANT), "description": "With the job's jitter."},
+    "last_run": {**LAST_RUN, "type": ["object", "null"]},
+    "created_at": INSTANT,
+    "updated_at": INSTANT,
+    "deleted_at": nullable(INSTANT),
+}
+ITEM_TARGET = record(
+    {
+        "kind": {"type": "string", "enum": ["http", "task"]},
+        "url": TEXT,
+        "method": TEXT,
+        "name": TEXT,
+    },
+    required=[],
+)
+_ALWAYS = [*STATED, "name", "jitter_window", "overlap_policy", "queue", "priority"]
+
+
+def _or_null(schema: Schema) -> Schema:
+    """Return the schema that allows null besides, if it does not yet."""
+    kinds = schema["type"]
+    return schema if isinstance(kinds, list) else nullable(schema)
+
+
+Job: Schema = ref("Job")
+JobPage: Schema = ref("JobPage")
+JobRequest: Schema = ref("JobRequest")
+JobByKeyRequest: Schema = ref("JobByKeyRequest")
+JobPatch: Schema = ref("JobPatch")
+DeletedJob: Schema = ref("DeletedJob")
+NextList: Schema = ref("NextList")
+RevisionPage: Schema = ref("RevisionPage")
+Reason: Schema = ref("Reason")
+Pause: Schema = ref("Pause")
+SkipNext: Schema = ref("SkipNext")
+Skipped: Schema = ref("Skipped")
+RunNow: Schema = ref("RunNow")
+
+
+def header(name: str, schema: Schema, said: str, *statuses: int) -> OpenApiParameter:
+    """Return a header of the answers with these statuses."""
+    return OpenApiParameter(
+        name, schema, location="header", description=said, response=list(statuses)
+    )
+
+
+def if_match(*, required: bool) -> OpenApiParameter:
+    """Return the header that names the version which a change is made to."""
+    return OpenApiParameter(
+        "If-Match",
+        {"type": "string", "examples": ['"v7"']},
+        location="header",
+        required=required,
+        description="The ETag last read, or `*` for any version. Where the job has "
+        "another by now the answer is 412.",
+    )
+
+
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    {"type": "string", "examples": ['"v7.5f1c9a02"']},
+    location="header",
+    description="The ETag last read: where nothing has changed the answer is 304.",
+)
+ETAG: Schema = {"type": "string", "examples": ['"v7.5f1c9a02"']}
+
+COMPONENTS: dict[str, Schema] = {
+    "Job": record(
+        {
+            **STATED,
+            **COMMON,
+            "target": TARGET,
+            "payload": ANYTHING,
+            "retry_policy": RETRY,
+            "next_runs": {"type": "array", "items": INSTANT, "maxItems": 5},
+        },
+        required=[*_ALWAYS, "target", "payload", "retry_policy", "next_runs"],
+    ),
+    "JobItem": record(
+        {**STATED, **COMMON, "target": ITEM_TARGET}, required=[*_ALWAYS, "target"]
+    ),
+    "JobPage": record(
+        {
+            "items": {"type": "array", "items": ref("JobItem")},
+            "next_cursor": nullable(TEXT),
+        }
+    ),
+    "JobRequest": {
+        **record(
+            {"key": KEY, **REQUEST, "reason": WHY},
+            required=["key", "target"],
+        ),
+        "oneOf": [{"required": [one]} for one in KINDS],
+        "description": "A job: exactly one of cron, interval, run_at.",
+        "examples": [SENT],
+    },
+    "JobByKeyRequest": {
+        **record({"key": KEY, **REQUEST, "reason": WHY}, required=["target"]),
+        "oneOf": [{"required": [one]} for one in KINDS],
+        "description": "The whole job; its key stands in the address.",
+        "examples": [{k: v for k, v in SENT.items() if k != "key"}],
+    },
+    "JobPatch": {
+        **record(
+            {
+                name: ANYTHING if name in ("payload", "target") else _or_null(schema)
+                for name, schema in REQUEST.items()
+            }
+            | {"reason": WHY},
+            required=[],
+        ),
+        "description": "A merge patch (RFC 7396): what is left out stays as it is, "
+        "null gives a field its default.",
+        "examples": [{"cron": "30 3 * * *", "reason": "after the backup"}],
+    },
+    "DeletedJob": record(
+        {
+            "id": UUID,
+            "key": KEY,
+            "state": {"type": "string", "enum": ["deleted"]},
+            "version": WHOLE,
+            "deleted_at": INSTANT,
+        }
+    ),
+    "NextList": record(
+        {
+            "items": {
+                "type": "array",
+                "items": record(
+                    {
+                        "scheduled_for": {**INSTANT, "description": "Nominal."},
+                        "due_at": {**INSTANT, "description": "With the jitter."},
+                        "local": {**TEXT, "description": "In the job's time zone."},
+                        "note": {
+                            **nullable(TEXT),
+                            "description": "What a clock change does to it.",
+                        },
+                    }
+                ),
+            }
+        }
+    ),
+    "RevisionPage": record(
+        {
+            "items": {
+                "type": "array",
+                "items": record(
+                    {
+                        "revision": WHOLE,
+                        "created_at": INSTANT,
+                        **{n: s for n, s in COMMON.items() if n != "name"},
+                        "target": TARGET,
+                        "retry_policy": RETRY,
+                        "payload_bytes": {
+                            **WHOLE,
+                            "description": "Length of the payload; 0 for none.",
+                        },
+                    },
+                    required=["revision", "created_at", "target", "payload_bytes"],
+                ),
+            },
+            "next_cursor": nullable(TEXT),
+        }
+    ),
+    "Reason": record({"reason": WHY}, required=[]),
+    "Pause": {
+        **record(
+            {
+                "note": {
+                    "type": ["string", "null"],
+                    "maxLength": 1000,
+                    "description": "Shown beside the job while it is paused.",
+                },
+                "until": {
+                    **nullable(INSTANT),
+                    "description": "When it is resumed of itself; never, if left out.",
+                },
+                "reason": WHY,
+            },
+            required=[],
+        ),
+        "examples": [{"note": "The printer is away.", "until": "2026-12-01T08:00:00Z"}],
+    },
+    "SkipNext": record(
+        {
+            "count": nullable({"type": "integer", "minimum": 1, "maximum": 100}),
+            "reason": WHY,
+        },
+        required=[],
+    ),
+    "Skipped": record(
+        {"skipped": {"type": "array", "items": INSTANT}, "job": ref("Job")}
+    ),
+    "RunNow": {
+        **record(
+            {
+                "payload": {"description": "In place of the job's, for this run."},
+                "priority": nullable(PRIORITY),
+                "reason": WHY,
+            },
+            required=[],
+        ),
+        "examples": [{"payload": {"format": "csv"}, "reason": "asked for by phone"}],
+    },
+}

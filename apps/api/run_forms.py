@@ -1,0 +1,125 @@
+"""Runs in public words, as answers show them."""
+
+from typing import Any
+
+from apps.runs import selectors
+from apps.runs.store import AttemptRow, RunDetail, RunRow
+from chrono.rules import retry
+from chrono.rules.errors import ChronoError
+from chrono.rules.instants import Millis, format_instant
+from chrono.rules.keys import scheduled_for_of
+from chrono.rules.lease import LEASE_TTL
+from chrono.rules.states import Priority, Reason, RunState, TimerKind, status_of
+
+
+def short_form(row: RunRow) -> dict[str, Any]:
+    """Return a run as a list shows it."""
+    state = selectors.state_of(row)
+    retrying = row.kind == TimerKind.RETRY
+    ended = row.finished_at
+    return {
+        "id": str(row.id),
+        "job_id": str(row.job_id),
+        "job_key": row.job_key,
+        "status": status_of(state),
+        "state": state.label,
+        "reason": selectors.reason_of(row),
+        "cancel_requested": row.cancel or state is RunState.CANCELLED,
+        "scheduled_for": format_instant(scheduled_for_of(row.id)),
+        "due_at": _instant(row.due_at),
+        "dispatched_at": _instant(row.dispatched_at),
+        "started_at": _instant(row.started_at),
+        "finished_at": _instant(ended),
+        "dispatch_lag_ms": _between(row.due_at, row.dispatched_at),
+        "start_lag_ms": _between(row.due_at, row.started_at),
+        "duration_ms": _between(row.started_at, ended),
+        "attempt": row.attempt,
+        "next_retry_at": _instant(row.due_at) if retrying else None,
+        "queue": row.queue,
+        "priority": None if row.priority is None else Priority(row.priority).label,
+        "revision": row.revision,
+        "partition": row.part,
+        "fence": row.fence,
+        "worker": None if row.worker is None else str(row.worker),
+    }
+
+
+def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
+    """Return a run with everything that is public."""
+    running = row.place == "lease" and detail.beat_at is not None
+    trigger = row.kind if detail.trigger is None else detail.trigger
+    error = None
+    if detail.error is not None and detail.error_reason is not None:
+        error = {
+            "reason": Reason(detail.error_reason).label,
+            "message": detail.error,
+            "at": _instant(detail.error_at),
+        }
+    return {
+        **short_form(row),
+        "trigger": None if trigger is None else _TRIGGERS.get(trigger),
+        "attempt_group": detail.attempt_group,
+        "max_attempts": _max_attempts(detail),
+        "lease_until": _instant(detail.beat_at + LEASE_TTL)
+        if running and detail.beat_at is not None
+        else None,
+        "idempotency_key": str(row.id),
+        "payload": detail.payload,
+        "result": detail.result,
+        "checkpoint": detail.checkpoint,
+        "error": error,
+    }
+
+
+def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]:
+    """Return the failed attempts, and the one that did not fail or has not ended."""
+    shown = [
+        {
+            "attempt": one.attempt,
+            "outcome": "failed",
+            "reason": Reason(one.reason).label,
+            "started_at": _instant(one.started_at),
+            "finished_at": _instant(one.finished_at),
+            "duration_ms": one.finished_at - one.started_at,
+            "error": one.error,
+            "worker": str(one.worker),
+            "fence": one.fence,
+        }
+        for one in failed
+    ]
+    told = {one.attempt for one in failed}
+    if row.started_at is None or row.attempt is None or row.attempt in told:
+        return shown
+    state = selectors.state_of(row)
+    last = {
+        "attempt": row.attempt,
+        "outcome": state.label,
+        "reason": selectors.reason_of(row),
+        "started_at": _instant(row.started_at),
+        "finished_at": _instant(row.finished_at),
+        "duration_ms": _between(row.started_at, row.finished_at),
+        "error": None,
+        "worker": None if row.worker is None else str(row.worker),
+        "fence": row.fence,
+    }
+    return [*shown, last]
+
+
+_TRIGGERS = {int(kind): word for kind, word in selectors.TRIGGERS.items()}
+
+
+def _instant(moment: Millis | None) -> str | None:
+    return None if moment is None else format_instant(moment)
+
+
+def _between(start: Millis | None, end: Millis | None) -> int | None:
+    return None if start is None or end is None else end - start
+
+
+def _max_attempts(detail: RunDetail) -> int | None:
+    if detail.retry_policy is None:
+        return None
+    try:
+        return retry.from_json(detail.retry_policy).max_attempts
+    except ChronoError:
+        return None
