@@ -456,5 +456,8 @@ def zones() -> list[str]:
 def _jitter_of(job: Job) -> str:
     """Return the jitter window, blank where it is the schedule's default."""
     window: Millis = job.definition.jitter_window
-    default = default_window(schedule_from_json(job.definition.schedule))
+    try:
+        default = default_window(schedule_from_json(job.definition.schedule))
+    except ChronoError:
+        return ""
     return "" if window == default else format_duration(window)

@@ -42,8 +42,7 @@ from apps.jobs import commands, store
 from apps.jobs.definition import parse_schedule
 from apps.jobs.manual import UNSET, run_now
 from apps.jobs.models import Job as JobRow
-from apps.jobs.planning import LEDGER_KEPT
-from apps.jobs.public import job_fields
+from apps.jobs.selectors import read_jobs
 from apps.jobs.store import Job
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
@@ -258,9 +257,16 @@ class JobAdmin(KeysetAdmin):
             rows = rows.filter(current__schedule__has_key=name)
         cl.queryset = rows
         page = super().fetch(request, cl, after)
-        public = _public([row.pk for row in page.rows], now=cl.now)
+        found = read_jobs(
+            raw_connection(),
+            [row.pk for row in page.rows],
+            actor=actor_of(request),
+            runs=1,
+            now=cl.now,
+        )
+        public = {UUID(one["id"]): one for one in found}
         for row in page.rows:
-            row.now, row.public = cl.now, public.get(row.pk)  # type: ignore[attr-defined]
+            row.now, row.public = cl.now, public[row.pk]  # type: ignore[attr-defined]
         return page
 
     @admin.display(description="Job")
@@ -274,16 +280,12 @@ class JobAdmin(KeysetAdmin):
     @admin.display(description="State")
     def stands(self, job: Any) -> SafeString:
         """Return whether it fires, and why not."""
-        if job.public is None:
-            return shown.state("unknown", "its definition cannot be read")
         note = job.public["pause_note"] if job.paused else None
         return shown.state(job.public["state"], note[:80] if note else None)
 
     @admin.display(description="Schedule")
     def when(self, job: Any) -> SafeString | str:
         """Return the schedule as a sentence, over what was written."""
-        if job.public is None:
-            return shown.NOTHING
         written = job.public.get("cron") or job.public.get("interval") or ""
         return format_html(
             '{}<br><code class="quiet">{}</code>',
@@ -294,13 +296,13 @@ class JobAdmin(KeysetAdmin):
     @admin.display(description="Next run")
     def next_run(self, job: Any) -> SafeString | str:
         """Return its next nominal instant."""
-        moment = None if job.public is None else job.public["next_run_at"]
+        moment = job.public["next_run_at"]
         return shown.NOTHING if moment is None else _instant(moment, job.now)
 
     @admin.display(description="Last run")
     def last_run(self, job: Any) -> SafeString | str:
         """Return how its last run went, as a link to it."""
-        last = None if job.public is None else job.public["last_run"]
+        last = job.public["last_run"]
         if last is None:
             return shown.NOTHING
         return shown.link(RUN, _last(last), last["id"])
@@ -471,7 +473,9 @@ class JobAdmin(KeysetAdmin):
             way=crumbs(self, ("Add" if job is None else job.key, "")),
             status=422 if form.errors else 200,
             job=job,
-            summary=None if job is None else _summary(job, now_of(request)),
+            summary=None
+            if job is None
+            else _summary(job, actor_of(request), now_of(request)),
             fieldsets=fieldsets(form, form.groups()),
             form=form,
             zones=zones(),
@@ -562,34 +566,18 @@ def _foresee(
     }
 
 
-def _public(ids: Sequence[UUID], *, now: Millis) -> dict[UUID, dict[str, Any]]:
-    """Return the public forms of jobs; one that cannot be read is left out."""
-    conn = raw_connection()
-    loaded = store.load_jobs(conn, jobs=ids) if ids else []
-    if not loaded:
-        return {}
-    decided = store.read_decided(conn, jobs=loaded, since=now - LEDGER_KEPT)
-    last_runs = store.list_last_runs(conn, jobs=loaded)
-    found = {}
-    for job in loaded:
-        try:
-            found[job.id] = job_fields(
-                job,
-                decided=decided[job.id],
-                last_run=last_runs.get(job.id),
-                now=now,
-                secrets=False,
-            )
-        except (ChronoError, LookupError, TypeError, ValueError, AttributeError):
-            continue
-    return found
-
-
-def _summary(job: Job, now: Millis) -> dict[str, Any]:
-    public = _public([job.id], now=now).get(job.id)
+def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
+    [public] = read_jobs(raw_connection(), [job.id], actor=actor, now=now)
     deleted = job.deleted_at is not None
     tenant = Tenant.objects.filter(pk=job.tenant).first()
+    moments = [_instant(moment, now) for moment in public["next_runs"]]
+    last = public["last_run"]
     facts: list[tuple[str, object]] = [
+        ("Next runs", shown.lines(moments) if moments else shown.NOTHING),
+        (
+            "Last run",
+            shown.NOTHING if last is None else shown.link(RUN, _last(last), last["id"]),
+        ),
         ("Key", shown.code(job.key)),
         ("Id", shown.code(job.id)),
         ("Tenant", str(tenant)),
@@ -597,23 +585,8 @@ def _summary(job: Job, now: Millis) -> dict[str, Any]:
         ("Created", shown.instant(job.created_at, now)),
         ("Changed", shown.instant(job.updated_at, now)),
     ]
-    if public is None:
-        badge = shown.state("unknown", "its definition cannot be read")
-    else:
-        badge = shown.state(public["state"])
-        moments = [_instant(moment, now) for moment in public["next_runs"]]
-        last = public["last_run"]
-        facts[:0] = [
-            ("Next runs", shown.lines(moments) if moments else shown.NOTHING),
-            (
-                "Last run",
-                shown.NOTHING
-                if last is None
-                else shown.link(RUN, _last(last), last["id"]),
-            ),
-        ]
     return {
-        "badge": badge,
+        "badge": shown.state(public["state"]),
         "deleted": deleted,
         "paused": job.paused and not deleted,
         "pause_note": job.pause_note,

@@ -34,7 +34,7 @@ _SECRET = re.compile(
     r"|api[-_]?key|private[-_]?key|access[-_]?key|^auth$|signature|^pin$|^cvv"
 )
 _GOOD = {"success", "active"}
-_BAD = {"dead", "failed", "unknown"}
+_BAD = {"dead", "failed", "unknown", "broken"}
 _BUSY = {"pending", "running", "ready", "retrying", "parked", "scheduled", "waiting"}
 
 

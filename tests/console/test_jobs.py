@@ -1,0 +1,394 @@
+"""The form of a job, its preview, and what is done to jobs."""
+
+import json
+import uuid
+from typing import Any
+
+from django.urls import reverse
+
+from apps.jobs import store
+from apps.jobs.public import HIDDEN
+from apps.runtime.django_session import raw_connection
+from tests.console.conftest import ACTOR
+from tests.console.forms import fields_of
+
+HTTP = {
+    "kind": "http",
+    "url": "https://example.org/hook?token=hush-query",
+    "headers": {"Authorization": "Bearer hush-header", "X-Plain": "hush-plain"},
+}
+
+
+def page(name: str, *args: Any) -> str:
+    return reverse(f"admin:chrono_jobs_job_{name}", args=args)
+
+
+def send(client: Any, address: str, button: str = "_save", **changes: Any) -> Any:
+    """Open a form, change some of its fields, press a button."""
+    opened = client.get(address)
+    assert opened.status_code == 200
+    fields = fields_of(opened.content.decode())
+    assert not {
+        one for one in changes if f'name="{one}"' not in opened.content.decode()
+    }
+    return client.post(address, {**fields, **changes, button: "1"})
+
+
+def job_at(address: str) -> store.Job:
+    ident = address.split("/job/")[1].split("/")[0]
+    [job] = store.load_jobs(raw_connection(), jobs=[uuid.UUID(ident)])
+    return job
+
+
+def events(conn: Any, job: Any) -> list[Any]:
+    """Return (action, actor, kind, reason) of a job, first to last."""
+    return conn.execute(
+        "SELECT action, actor, actor_kind, reason FROM chrono_audit_event "
+        "WHERE object_id = %s ORDER BY id",
+        [str(job)],
+    ).fetchall()
+
+
+NEW = {
+    "key": "nightly",
+    "name": "Nightly report",
+    "cron": "30 2 * * *",
+    "timezone": "America/New_York",
+    "target_kind": "task",
+    "task": "tests.nothing",
+    "reason": "the board asked",
+}
+
+
+def test_a_preview_says_what_a_schedule_does_and_saves_nothing(client, conn):
+    answer = send(client, page("add"), "_preview", **NEW)
+    text = answer.content.decode()
+    assert answer.status_code == 200
+    assert "At 02:30 every day, America/New_York time." in text
+    assert "dst-gap" in text
+    assert "does not exist" in text
+    assert text.count("02:30:00-0") == 10
+    assert "07:30:00" in text
+    # What was typed is still there.
+    assert fields_of(text)["name"] == "Nightly report"
+    assert conn.execute("SELECT id FROM chrono_job").fetchall() == []
+
+
+def test_a_created_job_is_what_was_typed_and_who_did_it_is_known(client, conn):
+    answer = send(
+        client,
+        page("add"),
+        **NEW,
+        payload='{"n": [1, 2]}',
+        priority="high",
+        max_attempts="3",
+        backoff_base="2s",
+        jitter_window="30s",
+    )
+    assert answer.status_code == 302
+    job = job_at(answer.headers["Location"])
+    assert (job.key, job.name, job.paused) == ("nightly", "Nightly report", False)
+    assert job.definition.schedule["cron"] == "30 2 * * *"
+    assert job.definition.schedule["timezone"] == "America/New_York"
+    assert job.definition.target == {"kind": "task", "name": "tests.nothing"}
+    assert job.definition.payload == {"n": [1, 2]}
+    assert job.definition.priority == 1
+    assert job.definition.jitter_window == 30_000
+    assert job.definition.retry_policy["max_attempts"] == 3
+    assert job.definition.retry_policy["backoff"]["base_ms"] == 2_000
+    assert events(conn, job.id) == [("job.create", "ada", "user", "the board asked")]
+
+
+WRONG: list[tuple[dict[str, str], str, str]] = [
+    ({"key": ""}, "key", "key has 1 to 200 characters"),
+    ({"key": "a\x07b"}, "key", "no control characters"),
+    ({"cron": "61 * * * *"}, "cron", "minute"),
+    ({"cron": "0 0 30 2 *"}, "cron", "never fires"),
+    ({"cron": "5-1 * * * *"}, "cron", "5"),
+    ({"timezone": "Mars/Olympus"}, "timezone", "time zone"),
+    ({"interval": "90s"}, "interval", "exactly one"),
+    ({"cron": ""}, "cron", "exactly one"),
+    ({"cron": "", "interval": "fast", "timezone": ""}, "interval", "duration"),
+    ({"cron": "", "run_at": "tomorrow", "timezone": ""}, "run_at", "ISO 8601"),
+    ({"jitter_window": "2h"}, "jitter_window", "at most"),
+    ({"task": ""}, "task", "task's name"),
+    ({"target_kind": "http", "url": "ftp://a"}, "url", "https://"),
+    ({"target_kind": "http", "url": "https://a b/"}, "url", "https://"),
+    (
+        {"target_kind": "http", "url": "https://a.org", "headers": "Host: b"},
+        "headers",
+        "written by Chrono",
+    ),
+    (
+        {"target_kind": "http", "url": "https://a.org", "headers": "nonsense"},
+        "headers",
+        "Name: value",
+    ),
+    (
+        {"target_kind": "http", "url": "https://a.org", "timeout": "9d"},
+        "timeout",
+        "timeout is between",
+    ),
+    ({"payload": "{oops"}, "payload", "no JSON"),
+    ({"payload": "[NaN]"}, "payload", "NaN"),
+    ({"payload": "[" * 100_000}, "payload", "nested too deep"),
+    ({"payload": "[" * 40 + "]" * 40}, "payload", "nested deeper"),
+    ({"payload": "9" * 200}, "payload", "digits"),
+    ({"payload": r'"\ud800"'}, "payload", "surrogate"),
+    ({"queue": "No Spaces"}, "queue", "queue"),
+    ({"priority": "9"}, "priority", "valid choice"),
+    ({"max_attempts": "0"}, "max_attempts", "max_attempts"),
+    ({"backoff_cap": "soon"}, "backoff_cap", "duration"),
+    ({"tenant": "77"}, "tenant", "valid choice"),
+]
+"""What is typed in place of what is right, and what is said beside which field."""
+
+
+def test_what_is_wrong_is_said_beside_its_field(client, conn):
+    opened = fields_of(client.get(page("add")).content.decode())
+    for changes, field, said in WRONG:
+        answer = client.post(page("add"), {**opened, **NEW, **changes, "_save": "1"})
+        assert answer.status_code == 422, changes
+        errors = answer.context_data["form"].errors
+        assert list(errors) == [field], (changes, errors)
+        assert said in " ".join(errors[field]), changes
+    assert conn.execute("SELECT id FROM chrono_job").fetchall() == []
+
+
+def test_a_changed_job_keeps_what_was_hidden(client, conn, make_job):
+    payload = {"password": "hush-payload", "list": [{"api_key": "hush-deep"}], "n": 1}
+    seen = make_job(target=HTTP, payload=payload)
+    address = page("change", seen.job)
+    shown = client.get(address).content.decode()
+    assert "hush" not in shown
+    assert shown.count(HIDDEN) >= 5
+    payload_shown = json.loads(fields_of(shown)["payload"])
+    payload_shown["n"] = 2
+    answer = send(
+        client, address, name="Renamed", payload=json.dumps(payload_shown), reason="why"
+    )
+    assert answer.status_code == 302, answer.context_data["form"].errors
+    job = job_at(address)
+    assert job.name == "Renamed"
+    assert job.definition.target["headers"] == HTTP["headers"]
+    assert job.definition.target["url"] == HTTP["url"]
+    assert job.definition.payload == {**payload, "n": 2}
+    assert job.revision == 2
+    assert events(conn, seen.job)[-1] == ("job.change", "ada", "user", "why")
+    [event] = conn.execute(
+        "SELECT id FROM chrono_audit_event WHERE action = 'job.change'"
+    ).fetchone()
+    told = client.get(
+        reverse("admin:chrono_tenants_auditevent_change", args=[event])
+    ).content.decode()
+    assert "Renamed" in told
+    assert "hush" not in told
+
+
+def test_saving_what_is_shown_changes_nothing(client, make_job):
+    for number, fields in enumerate(
+        (
+            {"target": HTTP, "payload": {"token": "hush"}},
+            {"cron": "H H * * *", "timezone": "Europe/Berlin"},
+            {"cron": None, "interval": "15m"},
+            {"cron": None, "run_at": "2090-01-01T00:00:00Z"},
+            {"cron": "0 0 3 * * *", "seconds": True, "jitter_window": "7s"},
+            {"cron": "@every 90s"},
+        )
+    ):
+        seen = make_job(**{**fields, "key": f"job-{number}"})
+        answer = send(client, page("change", seen.job))
+        assert answer.status_code == 302, answer.context_data["form"].errors
+        said = client.get(answer.headers["Location"]).content.decode()
+        assert "unchanged" in said
+        assert job_at(page("change", seen.job)).changes == 1
+
+
+def test_somebody_else_s_change_is_not_overwritten(client, make_job):
+    seen = make_job()
+    address = page("change", seen.job)
+    mine = fields_of(client.get(address).content.decode())
+    assert send(client, address, name="Theirs").status_code == 302
+    answer = client.post(address, {**mine, "name": "Mine", "_save": "1"})
+    assert answer.status_code == 422
+    assert "is at version 2 by now" in answer.content.decode()
+    assert job_at(address).name == "Theirs"
+
+
+def test_a_clone_has_all_but_the_key_and_its_secrets_unseen(client, make_job):
+    seen = make_job(target=HTTP, payload={"secret": "hush-payload"})
+    address = f"{page('add')}?clone={seen.job}"
+    shown = client.get(address).content.decode()
+    assert "hush" not in shown
+    answer = send(client, address)
+    assert answer.status_code == 302, answer.context_data["form"].errors
+    clone = job_at(answer.headers["Location"])
+    assert clone.id != seen.job
+    assert clone.key == "nightly-copy"
+    assert clone.definition.target["headers"] == HTTP["headers"]
+    assert clone.definition.target["url"] == HTTP["url"]
+    assert clone.definition.payload == {"secret": "hush-payload"}
+
+
+def test_a_secret_cannot_be_what_stands_for_one(client):
+    answer = send(client, page("add"), **NEW, payload=json.dumps({"token": HIDDEN}))
+    assert list(answer.context_data["form"].errors) == ["payload"]
+    http = {"target_kind": "http", "url": "https://a.org", "headers": f"A: {HIDDEN}"}
+    answer = send(client, page("add"), **{**NEW, **http})
+    assert list(answer.context_data["form"].errors) == ["headers"]
+
+
+def test_each_deed_is_asked_first_done_once_and_written_down(client, conn, make_job):
+    seen = make_job()
+    deeds = [
+        ("pause", {"note": "away", "until": "2090-01-01T00:00"}, "job.pause"),
+        ("resume", {}, "job.resume"),
+        ("skip", {"count": "2"}, "job.skip_next"),
+        ("delete", {}, "job.delete"),
+        ("restore", {}, "job.restore"),
+    ]
+    for number, (verb, fields, action) in enumerate(deeds, start=1):
+        address = page(verb, seen.job)
+        assert client.get(address).status_code == 200
+        assert len(events(conn, seen.job)) == number
+        reason = f"because of {verb}"
+        answer = client.post(address, {**fields, "reason": reason})
+        assert answer.status_code == 302, (verb, answer.content.decode())
+        assert answer.headers["Location"] == page("change", seen.job)
+        found = events(conn, seen.job)
+        assert len(found) == number + 1
+        assert found[-1] == (action, "ada", "user", reason)
+        shown = client.get(page("change", seen.job)).content.decode()
+        if verb == "pause":
+            assert "away" in shown
+            assert "2090-01-01 00:00:00" in shown
+        if verb == "delete":
+            assert 'id="job-form"' not in shown
+    job = job_at(page("change", seen.job))
+    assert job.paused
+    assert job.deleted_at is None
+
+
+def test_a_deed_that_is_refused_says_why(client, make_job):
+    seen = make_job()
+    for verb, fields, said in (
+        ("pause", {"until": "2001-01-01T00:00"}, "until"),
+        ("skip", {"count": "0"}, "greater than or equal to 1"),
+        ("restore", {}, "not deleted"),
+        ("run", {"payload": "{", "key": "a"}, "no JSON"),
+    ):
+        answer = client.post(page(verb, seen.job), fields)
+        assert answer.status_code == 422, verb
+        assert said in answer.content.decode(), verb
+
+
+def test_run_now_makes_one_run_however_often_it_is_sent(client, conn, make_job):
+    seen = make_job()
+    address = page("run", seen.job)
+    fields = fields_of(client.get(address).content.decode())
+    fields |= {"payload": '{"n": 5}', "reason": "to see"}
+    first = client.post(address, fields)
+    again = client.post(address, fields)
+    assert first.status_code == again.status_code == 302
+    assert first.headers["Location"] == again.headers["Location"]
+    shown = client.get(first.headers["Location"]).content.decode()
+    assert "scheduled" in shown
+    assert "&quot;n&quot;: 5" in shown
+    assert [event[0] for event in events(conn, seen.job)] == ["job.create", "job.run"]
+
+
+def test_many_jobs_are_paused_and_resumed_once_that_is_confirmed(
+    client, conn, make_job
+):
+    jobs = [make_job(key=f"job-{n}").job for n in range(3)]
+    listed = page("changelist")
+    for verb, paused in (("pause", True), ("resume", False)):
+        chosen = {
+            "action": f"{verb}_selected",
+            "_selected_action": [str(job) for job in jobs[:2]],
+            "index": "0",
+        }
+        asked = client.post(listed, chosen)
+        assert asked.status_code == 200
+        assert "2 jobs?" in asked.content.decode()
+        assert not conn.execute(
+            "SELECT id FROM chrono_job WHERE paused = %s AND id = ANY(%s)",
+            [paused, jobs[:2]],
+        ).fetchall()
+        del chosen["index"]
+        done = client.post(listed, {**chosen, "confirmed": "yes", "reason": "storm"})
+        assert done.status_code == 302
+        rows = conn.execute("SELECT id FROM chrono_job WHERE paused").fetchall()
+        assert {job for (job,) in rows} == (set(jobs[:2]) if paused else set())
+        for job in jobs[:2]:
+            assert events(conn, job)[-1] == (f"job.{verb}", "ada", "user", "storm")
+    assert len(events(conn, jobs[2])) == 1
+
+
+def test_a_mutation_needs_a_token(person, make_job, conn):
+    from django.test import Client
+
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(person)
+    seen = make_job()
+    for verb in ("pause", "delete", "run", "change"):
+        assert client.post(page(verb, seen.job), {}).status_code == 403
+    assert client.post(page("add"), NEW).status_code == 403
+    assert len(events(conn, seen.job)) == 1
+
+
+def test_a_job_that_cannot_be_read_does_not_blank_the_list(client, conn, make_job):
+    good, bad = make_job(key="good"), make_job(key="bad")
+    conn.execute(
+        "UPDATE chrono_job_revision SET schedule = '{}' WHERE job_id = %s", [bad.job]
+    )
+    text = client.get(page("changelist")).content.decode()
+    assert "broken" in text
+    assert "At 02:30 every day" in text
+    assert str(good.job) in text
+    assert client.get(page("change", bad.job)).status_code == 200
+
+
+def test_jobs_are_found_by_what_people_remember(client, make_job):
+    make_job(key="alpha", name="The first one", queue="mail")
+    make_job(
+        key="beta",
+        cron="17 4 * * *",
+        target={"kind": "http", "url": "https://hooks.example.org/pay"},
+    )
+    gamma = make_job(key="gamma", cron="H 5 * * *", paused=True)
+    make_job(key="delta", cron=None, interval="15m")
+
+    def keys(query: str) -> set[str]:
+        answer = client.get(f"{page('changelist')}?{query}")
+        assert not answer.context_data["cl"].trouble, query
+        return {row.key for row in answer.context_data["cl"].result_list}
+
+    everything = {"alpha", "beta", "gamma", "delta"}
+    assert keys("") == everything
+    assert keys("q=ALPH") == {"alpha"}
+    assert keys("q=first+one") == {"alpha"}
+    assert keys("q=hooks.example") == {"beta"}
+    assert keys("q=17+4") == {"beta"}
+    assert keys("q=H+5") == {"gamma"}
+    assert keys(f"q={gamma.job}") == {"gamma"}
+    assert keys("q=tests.nothing") == {"alpha", "gamma", "delta"}
+    assert keys("q=100%25") == set()
+    assert keys("q=%00") == everything
+    assert keys("state=paused") == {"gamma"}
+    assert keys("state=active&queue=mail") == {"alpha"}
+    assert keys("kind=interval") == {"delta"}
+    assert keys("kind=once") == set()
+    assert keys("tenant=1") == everything
+    assert keys("tenant=2") == set()
+    assert keys("state=deleted") == set()
+
+
+def test_a_new_job_may_begin_paused_and_belong_to_another_tenant(client, conn):
+    from apps.tenants.directory import create_tenant
+
+    other = create_tenant("Globex", actor=ACTOR)
+    answer = send(client, page("add"), **NEW, tenant=str(other.pk), paused="on")
+    assert answer.status_code == 302, answer.context_data["form"].errors
+    job = job_at(answer.headers["Location"])
+    assert (job.tenant, job.paused) == (other.pk, True)
