@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi fuzz-api smoke failover bench bench-quick bench-api
+	openapi fuzz-api smoke failover faults-web bench bench-quick bench-api
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ smoke: setup ## Run the whole stack against an oracle and a ledger
 
 failover: setup ## Kill, stop and depose leaders under load
 	@$(PY) -m tests.rigs.failover $(ARGS)
+
+faults-web: setup ## Kill processes of the web in the middle of requests
+	@$(PY) -m tests.rigs.web_kill $(ARGS)
 
 bench-quick: setup ## Measure the speed once, under 60 s; last line is JSON
 	@$(PY) -m benchmarks.quick $(ARGS)

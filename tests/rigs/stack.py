@@ -17,8 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -192,15 +194,28 @@ class Stack:
             name, "manage.py", "runworker", "--concurrency", str(concurrency)
         )
 
-    def web(self, name: str = "web") -> Process:
-        """Start the web on a free port and wait until it serves."""
-        port = postgres.free_port()
+    def web(
+        self, name: str = "web", *, port: int | None = None, processes: int = 2
+    ) -> Process:
+        """Start the web, on a free port unless one is given; wait until it serves."""
+        port = port or postgres.free_port()
         self.web_url = f"http://127.0.0.1:{port}"
         process = self._start(
-            name, "-m", "gunicorn", "chrono.wsgi", "--bind", f"127.0.0.1:{port}"
+            name,
+            *("-m", "gunicorn", "chrono.wsgi", "--bind", f"127.0.0.1:{port}"),
+            *("--workers", str(processes)),
         )
-        wait_for(lambda: "Booting worker" in process.said(), seconds=20, what="the web")
+        wait_for(lambda: self._serves(process), seconds=30, what="the web")
         return process
+
+    def _serves(self, process: Process) -> bool:
+        if not process.alive:
+            raise RigError(f"{process.name} ended by itself")
+        try:
+            with urllib.request.urlopen(f"{self.web_url}/livez", timeout=5) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except OSError:
+            return False
 
     def key(self, *scopes: str) -> str:
         """Return the text of a new API key of the default tenant."""
