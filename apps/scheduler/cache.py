@@ -65,6 +65,7 @@ class Held:
 
     term: Term
     full_epoch: int
+    """The epoch of the last change without job rows that this leader has followed."""
     tickets: dict[Key, Ticket[Entry]] = field(default_factory=dict)
 
 

@@ -209,3 +209,20 @@ def test_a_live_run_older_than_the_history_still_overlaps(leader: Leader) -> Non
     assert [row[1:3] for row in leader.ledger(job)] == [
         (Outcome.SKIPPED, Reason.OVERLAP)
     ]
+
+
+def test_a_run_that_lies_in_ready_for_a_week_still_overlaps(leader: Leader) -> None:
+    job = leader.create("waiting", interval="10s")
+    part = partition_of(job)
+    old = run_id(job, NOON - 7 * 24 * HOUR, 0, part)
+    leader.conn.execute("UPDATE chrono_timer SET prev = %s", [old])
+    leader.conn.execute(
+        "INSERT INTO chrono_ready (due_at, dispatched_at, run_id, job_id, tag, fence, "
+        "revision, tenant, part, priority, attempt, slice, queue) VALUES "
+        "(now(), now(), %s, %s, 1, 1, 1, 1, %s, 2, 1, 3, 'default')",
+        [old, job, part],
+    )
+    leader.run_to(NOON + 10 * SECOND)
+    assert [row[1:3] for row in leader.ledger(job)] == [
+        (Outcome.SKIPPED, Reason.OVERLAP)
+    ]

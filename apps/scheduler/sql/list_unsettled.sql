@@ -8,6 +8,9 @@ FROM unnest(%(parts)s::smallint[], %(runs)s::uuid[], %(jobs)s::uuid[])
     AS w (part, run_id, job_id)
 WHERE EXISTS (
         SELECT FROM chrono_lease l WHERE l.run_id = w.run_id AND l.part = w.part)
+    OR w.run_id IN (
+        -- Ready has no index by run: one scan for all that are asked for.
+        SELECT y.run_id FROM chrono_ready y WHERE y.run_id = ANY(%(runs)s::uuid[]))
     OR EXISTS (
         SELECT FROM chrono_timer t
         WHERE t.part = w.part AND t.ref = w.run_id AND t.kind <> 1)
