@@ -1,7 +1,8 @@
 """`make smoke`: half a minute of every kind of job, checked against oracle and ledgers.
 
 Each occurrence has a run or a recorded decision, each effect is there once, nothing
-comes early, nothing after a pause.
+comes early, nothing after a pause. The jobs are made, edited and paused through the
+API of a live web.
 """
 
 import json
@@ -9,7 +10,8 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
@@ -17,6 +19,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from dev.postgres import PostgresError
 from tests.rigs import tables
 from tests.rigs.check import Findings, check_decisions, check_runs, percentile
+from tests.rigs.client import Answer, Broken, Client, Refused
 from tests.rigs.ledger import Effect
 from tests.rigs.oracle import Era, History, expected, iso
 from tests.rigs.stack import (
@@ -31,9 +34,10 @@ from tests.rigs.tables import DEAD, OVERLAP, PAUSED, Decision, JobRow, Run
 from tests.support.pg import Connection
 
 LIMIT_S = 88
-LEAD_S = 5.0
+LEAD_S = 8.0
 EDIT_S, PAUSE_S, END_S = 9.6, 12.3, 27.2
 ONE_SHOTS, ONE_SHOTS_MS = 200, 5_000
+CLIENTS = 4
 WORST_LAG_MS = 1_000.0
 SLOW_MS = 1_500
 # A run is over for a fire once its settle is committed, a moment after its instant.
@@ -112,41 +116,57 @@ class Rig:
         self.stack = stack
         self.conn = stack.connect()
         self.history = History()
-
-    def _apply(self, jobs: Iterable[Definition]) -> dict[str, JobRow]:
-        self.stack.apply(jobs)
-        return tables.read_jobs(self.conn)
+        self._key = stack.key("write")
+        self._made: dict[str, Answer] = {}
 
     def fire(self) -> dict[str, JobRow]:
         """Create the jobs, edit and pause some in the middle, pause all in the end."""
         base = float(int(time.time() + LEAD_S) + 1)
         jobs = definitions(base, self.stack.receiver_url)
-        for row in self._apply(jobs.values()).values():
+        for row in self._create(jobs).values():
             self.history.begin(jobs[row.key], row)
         if time.time() > base:
             raise RigError(f"the jobs were made only {time.time() - base:.1f} s late")
+        with Client(self.stack.web_url, self._key) as client:
+            sleep_until(base + EDIT_S)
+            patch = {"interval": "1s", "starts_at": iso(base + 0.5)}
+            row = self._edit(client, "edited", patch)
+            self.history.begin(jobs["edited"] | patch, row)
 
-        sleep_until(base + EDIT_S)
-        edited = jobs["edited"].copy()
-        del edited["cron"], edited["seconds"]
-        edited |= {"interval": "1s", "starts_at": iso(base + 0.5)}
-        self.history.begin(edited, self._apply([edited])["edited"])
+            sleep_until(base + PAUSE_S)
+            at_pause = self._pause(client, "paused")
+            self.history.end(at_pause)
 
-        sleep_until(base + PAUSE_S)
-        paused = {**jobs["paused"], "paused": True}
-        rows = self._apply([paused])
-        self.history.end(rows["paused"])
-        at_pause = rows["paused"]
-
-        sleep_until(base + END_S)
-        recurring = [job for job in jobs.values() if "run_at" not in job]
-        last = [edited if job["key"] == "edited" else job for job in recurring]
-        rows = self._apply({**job, "paused": True} for job in last)
-        for key in [job["key"] for job in recurring]:
-            self.history.end(rows[key])
+            sleep_until(base + END_S)
+            for key, job in jobs.items():
+                if "run_at" not in job and key != "paused":
+                    self.history.end(self._pause(client, key))
         [(now,)] = self.conn.execute("SELECT extract(epoch FROM now())").fetchall()
         self.history.end_all(int(now * 1000))
-        return rows | {"paused": at_pause}
+        return tables.read_jobs(self.conn) | {"paused": at_pause}
+
+    def _create(self, jobs: dict[str, Definition]) -> dict[str, JobRow]:
+        def create(share: Sequence[Definition]) -> list[Answer]:
+            with Client(self.stack.web_url, self._key) as client:
+                return [client.done("POST", "/jobs", job) for job in share]
+
+        everything = list(jobs.values())
+        shares = [everything[number::CLIENTS] for number in range(CLIENTS)]
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            for answers in clients.map(create, shares):
+                self._made |= {answer.body["key"]: answer for answer in answers}
+        return tables.read_jobs(self.conn)
+
+    def _edit(self, client: Client, key: str, patch: Definition) -> JobRow:
+        made = self._made[key]
+        match = {"If-Match": made.headers["etag"]}
+        client.done("PATCH", f"/jobs/{made.body['id']}", patch, match)
+        return tables.read_jobs(self.conn)[key]
+
+    def _pause(self, client: Client, key: str) -> JobRow:
+        body = {"note": "enough seen"}
+        client.done("POST", f"/jobs/{self._made[key].body['id']}/pause", body)
+        return tables.read_jobs(self.conn)[key]
 
 
 def check(rig: Rig, jobs: dict[str, JobRow]) -> tuple[Findings, list[Run]]:
@@ -309,6 +329,7 @@ def start(stack: Stack) -> list[Process]:
     """Start all processes and wait until they work; return those of the product."""
     stack.receiver()
     scheduler, worker = stack.scheduler("scheduler"), stack.worker("worker")
+    web = stack.web()
     conn = stack.connect()
     wait_for(
         lambda: (
@@ -325,7 +346,7 @@ def start(stack: Stack) -> list[Process]:
         seconds=20,
         what="a worker",
     )
-    return [scheduler, worker]
+    return [scheduler, worker, web]
 
 
 def run() -> int:
@@ -365,7 +386,7 @@ def main() -> int:
     """Run the rig; what keeps it from its end is one line."""
     try:
         return run()
-    except (RigError, PostgresError) as error:
+    except (RigError, PostgresError, Refused, Broken) as error:
         print(f"smoke: FAILED {error}")
     except KeyboardInterrupt:
         print("smoke: FAILED it was broken off")
