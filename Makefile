@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi fuzz-api smoke failover faults-web bench bench-quick bench-api
+	openapi readme fuzz-api smoke failover faults-web bench bench-quick bench-api
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ migrations: setup ## Look whether the migrations say all that the models say
 openapi: setup ## Write docs/openapi.json anew from the views
 	@$(PY) manage.py spectacular --settings tests.settings --format openapi-json \
 		--validate --fail-on-warn --file docs/openapi.json
+
+readme: setup ## Follow the README's first ten minutes on a stack of their own
+	@$(PY) -m tests.rigs.readme $(ARGS)
 
 fuzz-api: setup ## Send a live web what its document allows and forbids
 	@$(PY) -m tests.rigs.fuzz $(ARGS)

@@ -8,6 +8,7 @@ import base64
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -158,6 +159,28 @@ Chrono runs; Ctrl-C stops everything and keeps the data.
 """
 
 
+def set_up() -> str | None:
+    """Make what a new installation lacks and say so; return the key, if one is new."""
+    command = [sys.executable, "manage.py", "chronosetup"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise CannotRun("manage.py chronosetup failed")
+    print(done.stdout, end="")
+    found = re.search(r"chr_live_\w+", done.stdout)
+    return None if found is None else found[0]
+
+
+def exports_for(web: str, receiver: str, key: str | None) -> str:
+    """Return the line for a shell that the README's first ten minutes begin with.
+
+    Without a new key it makes one: none can be shown a second time.
+    """
+    python = os.path.relpath(sys.executable, ROOT)
+    issue = f"{python} manage.py chronokey issue first-look --scopes operate,write"
+    shown = key or f'"$({issue} 2>/dev/null)"'
+    return f"export CHRONO_URL={web} RECEIVER_URL={receiver} CHRONO_KEY={shown}"
+
+
 def run_processes() -> int:
     """Run the Procfile until one process ends or a signal comes; return the code."""
     # Its own five seconds would kill a worker in the middle of its drain.
@@ -199,9 +222,10 @@ def run() -> int:
         manage("collectstatic", "--noinput", "--verbosity", "0")
         demo = demo_for(port)
         manage("chronoapply", str(demo))
-        print(welcome(url, demo, f"http://127.0.0.1:{web_port}"), flush=True)
-        manage("chronosetup")
-        print(flush=True)
+        web = f"http://127.0.0.1:{web_port}"
+        print(welcome(url, demo, web), flush=True)
+        exports = exports_for(web, f"http://127.0.0.1:{port}", set_up())
+        print(f"\nFor the README's first ten minutes:\n\n  {exports}\n", flush=True)
         return run_processes()
 
 

@@ -61,3 +61,18 @@ def test_the_demo_follows_the_receiver_s_port(tmp_path, monkeypatch):
     text = run.demo_for(4321).read_text()
     assert text.count("127.0.0.1:4321/") == 3
     assert str(run.RECEIVER_PORT) not in text
+
+
+def test_the_readme_shows_the_line_that_is_printed():
+    line = run.exports_for(
+        f"http://127.0.0.1:{run.WEB_PORT}",
+        f"http://127.0.0.1:{run.RECEIVER_PORT}",
+        "chr_live_…",
+    )
+    assert f"\n{line}\n" in (run.ROOT / "README.md").read_text()
+
+
+def test_without_a_new_key_the_line_makes_one():
+    line = run.exports_for("http://w", "http://r", None)
+    assert 'CHRONO_KEY="$(' in line
+    assert "manage.py chronokey issue first-look --scopes operate,write" in line

@@ -321,14 +321,16 @@ def _on_signal(number: int, _frame: object) -> None:
     raise RigError(f"the rig {said}")
 
 
-def wait_for[T](look: Callable[[], T | None], *, seconds: float, what: str) -> T:
+def wait_for[T](
+    look: Callable[[], T | None], *, seconds: float, what: str, every: float = 0.02
+) -> T:
     """Return the first true answer of ``look``; raise RigError when none comes."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         answer = look()
         if answer:
             return answer
-        time.sleep(0.02)
+        time.sleep(every)
     raise RigError(f"waited {seconds:g} s in vain for {what}")
 
 
