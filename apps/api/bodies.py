@@ -38,6 +38,13 @@ def mapping(request: Request) -> dict[str, Any]:
     return dict(body)
 
 
+def given(body: Mapping[str, Any], *, but: str) -> dict[str, Any]:
+    """Return the fields that are not null: null stands for left out, ``but`` in one."""
+    return {
+        name: value for name, value in body.items() if value is not None or name == but
+    }
+
+
 def take_reason(body: dict[str, Any]) -> str:
     """Take out of a body why its sender does this: it goes to the audit alone."""
     reason = text(body, "reason", most=LONGEST_NOTE)

@@ -60,7 +60,7 @@ class JobByKey(ApiView):
         reason = bodies.take_reason(fields)
         if fields.setdefault("key", key) != key:
             raise BadValue("The key is the one in the address.", field="key")
-        definition = parse_definition(fields)
+        definition = parse_definition(bodies.given(fields, but="payload"))
         if "If-Match" in request.headers and version is None:
             _must_be_there(definition.key, tenant=self.tenant)
         outcome = put_job(

@@ -106,13 +106,16 @@ COMMON: dict[str, Schema] = {
     "priority": {**PRIORITY, "default": "normal"},
 }
 REQUEST: dict[str, Schema] = {
-    **COMMON,
-    "time_critical": {**FLAG, "description": "No jitter at all."},
+    **{name: nullable(schema) for name, schema in COMMON.items()},
+    "time_critical": {**nullable(FLAG), "description": "No jitter at all."},
     "target": TARGET,
     "payload": {"description": "Any JSON of up to 256 KiB and 32 levels."},
-    "retry_policy": RETRY_REQUEST,
-    "paused": {"type": ["boolean", "null"]},
+    "retry_policy": nullable(RETRY_REQUEST),
+    "paused": nullable(FLAG),
 }
+ONE_KIND: list[Schema] = [
+    {"required": [one], "properties": {one: TEXT}} for one in KINDS
+]
 SENT: dict[str, object] = {
     "key": "nightly-report",
     "name": "Report for the morning",
@@ -165,12 +168,6 @@ ITEM_TARGET = record(
     required=[],
 )
 _ALWAYS = [*STATED, "name", "jitter_window", "overlap_policy", "queue", "priority"]
-
-
-def _or_null(schema: Schema) -> Schema:
-    """Return the schema that allows null besides, if it does not yet."""
-    kinds = schema["type"]
-    return schema if isinstance(kinds, list) else nullable(schema)
 
 
 Job: Schema = ref("Job")
@@ -241,23 +238,24 @@ COMPONENTS: dict[str, Schema] = {
             {"key": KEY, **REQUEST, "reason": WHY},
             required=["key", "target"],
         ),
-        "oneOf": [{"required": [one]} for one in KINDS],
-        "description": "A job: exactly one of cron, interval, run_at.",
+        "oneOf": ONE_KIND,
+        "description": "A job: exactly one of cron, interval and run_at, and what "
+        "belongs to it; null stands for left out.",
         "examples": [SENT],
     },
     "JobByKeyRequest": {
-        **record({"key": KEY, **REQUEST, "reason": WHY}, required=["target"]),
-        "oneOf": [{"required": [one]} for one in KINDS],
+        **record({"key": nullable(KEY), **REQUEST, "reason": WHY}, required=["target"]),
+        "oneOf": ONE_KIND,
         "description": "The whole job; its key stands in the address.",
         "examples": [{k: v for k, v in SENT.items() if k != "key"}],
     },
     "JobPatch": {
         **record(
             {
-                name: ANYTHING if name in ("payload", "target") else _or_null(schema)
-                for name, schema in REQUEST.items()
-            }
-            | {"reason": WHY},
+                **REQUEST,
+                "target": {"type": "object", "description": "A part of it is enough."},
+                "reason": WHY,
+            },
             required=[],
         ),
         "description": "A merge patch (RFC 7396): what is left out stays as it is, "

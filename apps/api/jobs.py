@@ -100,7 +100,7 @@ class Jobs(ApiView):
         """
         fields = bodies.mapping(request)
         reason = bodies.take_reason(fields)
-        definition = parse_definition(fields)
+        definition = parse_definition(bodies.given(fields, but="payload"))
 
         def effect() -> Response:
             outcome = commands.create_job(

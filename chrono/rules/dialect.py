@@ -146,6 +146,12 @@ def split(expression: str, *, seconds: bool) -> list[str]:
             field="cron",
         )
     texts = text.split()
+    comment = next((at for at, one in enumerate(texts) if one.startswith("#")), 0)
+    if comment:
+        line = " ".join(texts[:comment])
+        raise BadCron(
+            f"A comment is no part of an expression: write `{line}`.", field="cron"
+        )
     wanted = 6 if seconds else 5
     if len(texts) != wanted:
         raise _wrong_count(texts, seconds=seconds)
