@@ -197,7 +197,7 @@ class JobAdmin(KeysetAdmin):
     list_display = ("named", "stands", "when", "next_run", "last_run", "calls")
     list_display_links = None
     search_fields = ("key",)
-    search_help_text = "Key, name, id, url or task, cron text"
+    search_help_text = "key, name, id, address, task or cron text"
     actions = ("pause_selected", "resume_selected")
     list_filter = (
         filters.fields(

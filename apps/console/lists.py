@@ -17,7 +17,9 @@ from django.contrib import admin
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.http import urlencode
 
 from apps.console.filters import Fields
 from apps.console.names import plural
@@ -167,6 +169,17 @@ class KeysetAdmin(Base):
         return Page(
             rows=found[:size], next=str(found[size - 1].pk) if found[size:] else None
         )
+
+    @override
+    def history_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Lead to the audit: what became of an object stands there, not in a log."""
+        audit = reverse("admin:chrono_tenants_auditevent_changelist")
+        return HttpResponseRedirect(f"{audit}?{urlencode({'object': object_id})}")
 
     @override
     def has_add_permission(self, request: HttpRequest) -> bool:

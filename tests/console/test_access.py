@@ -128,6 +128,9 @@ def test_changes_of_people_are_in_the_audit_without_passwords(client, conn):
     assert "hopper" not in stored[0]
     delete = reverse("admin:auth_user_delete", args=[grace.pk])
     assert client.get(delete).status_code == 403
+    history = client.get(reverse("admin:auth_user_history", args=[grace.pk]))
+    told = client.get(history.headers["Location"]).context_data["cl"].result_list
+    assert [event.action for event in told] == ["user.change", "user.create"]
 
 
 def test_the_audit_is_found_by_who_what_and_which(client, conn, make_job):
