@@ -137,6 +137,21 @@ def test_what_cannot_be_meant_shows_no_rows_and_says_so(client, name, query):
     assert "errornote" in answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        (RUNS, "stat=dead"),
+        (RUNS, "state__startswith=d"),
+        ("admin:chrono_jobs_job_changelist", "paused=1"),
+        ("admin:chrono_jobs_job_changelist", "jobrevision__target__headers__has_key=A"),
+        ("admin:chrono_tenants_apikey_changelist", "digest__startswith=a"),
+        ("admin:auth_user_changelist", "password__startswith=pbkdf2"),
+    ],
+)
+def test_a_list_is_asked_by_its_own_fields_alone(client, name, query):
+    assert client.get(f"{reverse(name)}?{query}").status_code == 400
+
+
 def test_a_database_that_takes_too_long_is_named_not_an_empty_list(
     client, conn, make_job
 ):
