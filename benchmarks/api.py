@@ -9,8 +9,10 @@ history holds a million runs, and the list of runs is walked to its end.
 import argparse
 import html.parser
 import http.cookiejar
+import itertools
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -122,17 +124,20 @@ def measure(live: Web) -> dict[str, Any]:
         print(f"{name}: {json.dumps(figure)}", flush=True)
 
     client = live.client()
-    job = client.call("POST", "/api/v1/jobs", new_job())["id"]
+    jobs = itertools.cycle(
+        [client.call("POST", "/api/v1/jobs", new_job())["id"] for _ in range(50)]
+    )
     [(run,)] = live.conn.execute(
         "SELECT id FROM chrono_run ORDER BY id DESC LIMIT 1"
     ).fetchall()
     take("create", timed(live, lambda c: c.call("POST", "/api/v1/jobs", new_job())))
     take("get_run", timed(live, lambda c: c.call("GET", f"/api/v1/runs/{run}")))
     take(
-        "trigger", timed(live, lambda c: c.call("POST", f"/api/v1/jobs/{job}/run", {}))
+        "trigger",
+        timed(live, lambda c: c.call("POST", f"/api/v1/jobs/{next(jobs)}/run", {})),
     )
     take("list_jobs", timed(live, lambda c: c.call("GET", "/api/v1/jobs?limit=50")))
-    take("list_runs", walk(client))
+    take("list_runs", walk(live.client()))
     take("admin_statements", admin_statements(live))
     return figures
 
@@ -239,25 +244,44 @@ def admin_statements(live: Web) -> dict[str, int]:
         "/admin/login/?next=/admin/",
         {"csrfmiddlewaretoken": token, "username": name, "password": word},
     )
+    lists = [page for page in _links(index, "/admin/") if page.count("/") == 4]
+    pages = ["/admin/", *lists]
+    for page in lists:
+        # Of each list the first row's page, and the form for a new one.
+        below = _links(read(page), page)
+        pages += [p for p in below if p.endswith("/add/")][:1]
+        pages += [p for p in below if not p.endswith("/add/") and p != page][:1]
+    counts = {}
+    for page in dict.fromkeys(pages):
+        before = _calls(live.conn)
+        read(page)
+        # The look itself is one.
+        counts[_kind(page)] = _calls(live.conn) - before - 1
+    return counts
+
+
+def _links(page: str, below: str) -> list[str]:
+    """Return the addresses under ``below`` that a page links to, each once."""
     links = Links()
-    links.feed(index)
-    pages = sorted(
+    links.feed(page)
+    found = [
+        urllib.parse.urljoin(below, link).partition("#")[0].partition("?")[0]
+        for link in links.found
+    ]
+    return sorted(
         {
-            urllib.parse.urljoin("/admin/", link)
-            for link in links.found
-            if not link.startswith(("http", "#", "?"))
+            link
+            for link in found
+            if link.startswith(below)
             and "logout" not in link
             and "password" not in link
         }
     )
-    counts = {}
-    for page in [p for p in pages if p.startswith("/admin/")]:
-        read(page)
-        before = _calls(live.conn)
-        read(page)
-        # The look itself is one.
-        counts[page] = _calls(live.conn) - before - 1
-    return counts
+
+
+def _kind(page: str) -> str:
+    """Return a page's address with the id of what it shows left out."""
+    return re.sub(r"/[0-9a-f-]{36}(?=/)|/[^/]+(?=/change/$)", "/ID", page)
 
 
 def _calls(conn: psycopg.Connection[Any]) -> int:
@@ -318,7 +342,7 @@ def _write_history(conn: psycopg.Connection[Any], count: int, *, now: int) -> No
             queue)
         SELECT t, t, t, t, (
                 lpad(to_hex((extract(epoch FROM t) * 1000)::bigint), 12, '0')
-                || '8' || lpad(to_hex(n %% 4096), 3, '0') || '8'
+                || '8' || lpad(to_hex(j.part * 64 + n %% 64), 3, '0') || '8'
                 || lpad(to_hex(n), 15, '0')
             )::uuid, j.id, gen_random_uuid(), 1, 1, 1, j.part,
             CASE WHEN n %% 50 = 0 THEN 3 ELSE 1 END, 2, 1, 'default'
