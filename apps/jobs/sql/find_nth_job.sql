@@ -4,12 +4,14 @@
 SELECT id FROM (
     (
         SELECT id FROM chrono_job
-        WHERE tenant = %(tenant)s::integer AND id < %(before)s::uuid
+        WHERE tenant = %(tenant)s::integer
+            AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
             AND deleted_at IS NULL AND %(living)s::boolean
         ORDER BY id DESC LIMIT %(look)s::integer
     ) UNION ALL (
         SELECT id FROM chrono_job
-        WHERE tenant = %(tenant)s::integer AND id < %(before)s::uuid
+        WHERE tenant = %(tenant)s::integer
+            AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
             AND deleted_at IS NOT NULL AND %(deleted)s::boolean
         ORDER BY id DESC LIMIT %(look)s::integer
     )

@@ -5,17 +5,21 @@
 --
 -- What a filter leaves out is looked at, too: of that, `look` jobs at most. Whether a
 -- single instant is over is told from its text, so that no row can make the list fail.
+-- Tenant and id are compared as a row, which the primary key cannot serve: it would
+-- walk through the jobs of all tenants.
 WITH looked AS (
     SELECT * FROM (
         (
             SELECT * FROM chrono_job
-            WHERE tenant = %(tenant)s::integer AND id < %(before)s::uuid
+            WHERE tenant = %(tenant)s::integer
+                AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
                 AND deleted_at IS NULL AND %(living)s::boolean
                 AND (%(key)s::text IS NULL OR key = %(key)s::text)
             ORDER BY id DESC LIMIT %(look)s::integer
         ) UNION ALL (
             SELECT * FROM chrono_job
-            WHERE tenant = %(tenant)s::integer AND id < %(before)s::uuid
+            WHERE tenant = %(tenant)s::integer
+                AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
                 AND deleted_at IS NOT NULL AND %(deleted)s::boolean
             ORDER BY id DESC LIMIT %(look)s::integer
         )
@@ -35,28 +39,27 @@ CROSS JOIN LATERAL (
     SELECT * FROM chrono_job_revision
     WHERE job_id = j.id AND revision = j.revision LIMIT 1
 ) r
-CROSS JOIN LATERAL (
-    SELECT CASE
-        WHEN j.deleted_at IS NOT NULL THEN 'deleted'
-        WHEN j.paused THEN 'paused'
-        WHEN r.schedule ->> 'run_at' IS NULL THEN 'active'
-        WHEN rtrim(r.schedule ->> 'run_at', 'Z') COLLATE "C" > to_char(
-            clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS'
-        ) THEN 'active'
-        WHEN rtrim(r.schedule ->> 'run_at', 'Z') COLLATE "C" <= to_char(
-            greatest(j.activated_at, clock_timestamp() - interval '30 days')
-                AT TIME ZONE 'UTC',
-            'YYYY-MM-DD"T"HH24:MI:SS.MS'
-        ) THEN 'ended'
-        WHEN EXISTS (
-            SELECT FROM chrono_occurrence o
-            WHERE o.part = j.part AND o.job_id = j.id AND o.attempt_group = 0
-                AND o.scheduled_for > j.activated_at
-        ) THEN 'ended'
-        ELSE 'active'
-    END AS state
-) s
-WHERE (%(states)s::text[] IS NULL OR s.state = ANY(%(states)s::text[]))
+WHERE (
+        %(states)s::text[] IS NULL OR CASE
+            WHEN j.deleted_at IS NOT NULL THEN 'deleted'
+            WHEN j.paused THEN 'paused'
+            WHEN r.schedule ->> 'run_at' IS NULL THEN 'active'
+            WHEN rtrim(r.schedule ->> 'run_at', 'Z') COLLATE "C" > to_char(
+                clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS'
+            ) THEN 'active'
+            WHEN rtrim(r.schedule ->> 'run_at', 'Z') COLLATE "C" <= to_char(
+                greatest(j.activated_at, clock_timestamp() - interval '30 days')
+                    AT TIME ZONE 'UTC',
+                'YYYY-MM-DD"T"HH24:MI:SS.MS'
+            ) THEN 'ended'
+            WHEN EXISTS (
+                SELECT FROM chrono_occurrence o
+                WHERE o.part = j.part AND o.job_id = j.id AND o.attempt_group = 0
+                    AND o.scheduled_for > j.activated_at
+            ) THEN 'ended'
+            ELSE 'active'
+        END = ANY(%(states)s::text[])
+    )
     AND (%(key)s::text IS NULL OR j.key = %(key)s::text)
     AND (%(queue)s::text IS NULL OR r.queue = %(queue)s::text)
     AND (%(priority)s::smallint IS NULL OR r.priority = %(priority)s::smallint)

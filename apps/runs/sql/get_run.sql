@@ -52,7 +52,7 @@ WITH held AS MATERIALIZED (
 SELECT f.place, f.kind, f.cancel, coalesce(z.state, f.state),
     CASE WHEN z.state IS NULL THEN f.reason ELSE 29 END,
     f.due_at, f.dispatched_at, f.started_at, f.finished_at, f.id, f.job_id, f.revision,
-    f.part, f.fence, coalesce(f.priority, v.priority), f.attempt,
+    f.part, f.fence, coalesce(f.priority, i.priority, v.priority), f.attempt,
     coalesce(f.queue, v.queue), f.worker, j.key, v.retry_policy::text,
     coalesce(i.payload, v.payload)::text, f.result, f.checkpoint, o.kind,
     o.attempt_group, w.beat_at, a.reason, a.error, a.finished_at

@@ -96,9 +96,11 @@ WITH listed AS (
 )
 SELECT p.place, p.kind, p.cancel, p.state, p.reason, p.due_at, p.dispatched_at,
     p.started_at, p.finished_at, p.id, p.job_id, p.revision, p.part, p.fence,
-    coalesce(p.priority, v.priority), p.attempt, coalesce(p.queue, v.queue), p.worker,
-    j.key
+    coalesce(p.priority, i.priority, v.priority), p.attempt,
+    coalesce(p.queue, v.queue), p.worker, j.key
 FROM page p
 JOIN chrono_job j ON j.id = p.job_id
 LEFT JOIN chrono_job_revision v ON v.job_id = p.job_id AND v.revision = p.revision
+LEFT JOIN chrono_run_input i
+    ON i.part = p.part AND i.run_id = p.id AND p.place = 'timer'
 ORDER BY p.id DESC
