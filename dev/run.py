@@ -221,6 +221,7 @@ def run() -> int:
         manage("migrate", "--verbosity", "0")
         manage("collectstatic", "--noinput", "--verbosity", "0")
         demo = demo_for(port)
+        print("the demo's jobs: ", end="", flush=True)
         manage("chronoapply", str(demo))
         web = f"http://127.0.0.1:{web_port}"
         print(welcome(url, demo, web), flush=True)
