@@ -314,6 +314,12 @@ class JobForm(forms.Form):
     def _old_target(self) -> Mapping[str, Any]:
         return {} if self.old is None else self.old.definition.target
 
+    def _moves(self) -> bool:
+        """Tell whether it is sent to a host that has not had its secrets yet."""
+        if self.cleaned_data.get("target_kind") == "task":
+            return False
+        return _origin(self._url()) != _origin(str(self._old_target().get("url", "")))
+
     def _url(self) -> str:
         url = str(self.cleaned_data.get("url", ""))
         old = str(self._old_target().get("url", ""))
@@ -329,8 +335,8 @@ class JobForm(forms.Form):
             name, value = name.strip(), value.strip()
             if not colon:
                 self.add_error("headers", f"{line[:60]} is not Name: value.")
-            elif value == HIDDEN and name not in old:
-                self.add_error("headers", f"The header {name[:60]} has no value yet.")
+            elif value == HIDDEN and (name not in old or self._moves()):
+                self.add_error("headers", f"Write the value of {name[:60]}.")
             elif name in headers:
                 self.add_error("headers", f"The header {name[:60]} is given twice.")
             headers[name] = old.get(name, value) if value == HIDDEN else value
@@ -343,9 +349,8 @@ class JobForm(forms.Form):
         except BadValue as error:
             self.add_error("payload", error.message)
             return None
-        value = unmasked(
-            value, None if self.old is None else self.old.definition.payload
-        )
+        if self.old is not None and not self._moves():
+            value = unmasked(value, self.old.definition.payload)
         if is_hidden_in(value):
             self.add_error("payload", f"Write a value in place of {HIDDEN}.")
         return value
@@ -441,6 +446,13 @@ def hidden_query(url: str) -> str:
     """Return an address whose query is hidden: it may hold a secret."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(query=HIDDEN)) if parts.query else url
+
+
+def _origin(url: str) -> str:
+    try:
+        return url[: url.index("/", url.index("//") + 2)]
+    except ValueError:
+        return url.split("?", 1)[0]
 
 
 @cache

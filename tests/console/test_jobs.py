@@ -185,6 +185,26 @@ def test_a_changed_job_keeps_what_was_hidden(client, conn, make_job):
     assert "hush" not in told
 
 
+def test_another_host_does_not_get_what_is_hidden(client, make_job):
+    seen = make_job(target=HTTP, payload={"password": "hush-payload"})
+    address = page("change", seen.job)
+    for url in (
+        "https://evil.example.org/hook",
+        "https://example.org.evil.org/hook",
+        "http://example.org/hook",
+        "https://example.org:8443/hook",
+        "https://example.org@evil.org/hook",
+        "https:///example.org/hook",
+    ):
+        answer = send(client, address, url=url)
+        assert answer.status_code == 422, url
+        assert {"headers", "payload"} <= answer.context_data["form"].errors.keys(), url
+    assert send(client, address, url="https://example.org/other").status_code == 302
+    assert job_at(address).definition.target["headers"] == HTTP["headers"]
+    clone = f"{page('add')}?clone={seen.job}"
+    assert send(client, clone, url="https://evil.org/").status_code == 422
+
+
 def test_saving_what_is_shown_changes_nothing(client, make_job):
     for number, fields in enumerate(
         (
