@@ -15,5 +15,5 @@ SELECT id FROM (
             AND deleted_at IS NOT NULL AND %(deleted)s::boolean
         ORDER BY id DESC LIMIT %(look)s::integer
     )
-) AS both_kinds
+) AS several
 ORDER BY id DESC OFFSET %(look)s::integer - 1 LIMIT 1

@@ -14,8 +14,13 @@ WITH looked AS (
             WHERE tenant = %(tenant)s::integer
                 AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
                 AND deleted_at IS NULL AND %(living)s::boolean
-                AND (%(key)s::text IS NULL OR key = %(key)s::text)
+                AND %(key)s::text IS NULL
             ORDER BY id DESC LIMIT %(look)s::integer
+        ) UNION ALL (
+            SELECT * FROM chrono_job
+            WHERE tenant = %(tenant)s::integer AND key = %(key)s::text
+                AND id < %(before)s::uuid AND deleted_at IS NULL
+                AND %(living)s::boolean
         ) UNION ALL (
             SELECT * FROM chrono_job
             WHERE tenant = %(tenant)s::integer
@@ -23,7 +28,7 @@ WITH looked AS (
                 AND deleted_at IS NOT NULL AND %(deleted)s::boolean
             ORDER BY id DESC LIMIT %(look)s::integer
         )
-    ) AS both_kinds
+    ) AS several
     ORDER BY id DESC LIMIT %(look)s::integer
 )
 SELECT j.id, j.tenant, j.part, j.key, j.name, j.version, j.revision, j.changes,
