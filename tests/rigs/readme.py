@@ -75,7 +75,7 @@ class Newcomer:
             "CHRONO_KEY": self.key,
             "RECEIVER_URL": self.stack.receiver_url,
         }
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG")}
+        kept = {"PATH": os.environ["PATH"]}
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script.text],
             cwd=self.stack.folder,
