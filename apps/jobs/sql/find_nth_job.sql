@@ -3,17 +3,17 @@
 -- index: chrono_job_living and chrono_job_deleted
 SELECT id FROM (
     (
-        SELECT id FROM chrono_job
-        WHERE tenant = %(tenant)s::integer
+        SELECT tenant, id FROM chrono_job
+        WHERE tenant >= %(tenant)s::integer
             AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
             AND deleted_at IS NULL AND %(living)s::boolean
-        ORDER BY id DESC LIMIT %(look)s::integer
+        ORDER BY tenant DESC, id DESC LIMIT %(look)s::integer
     ) UNION ALL (
-        SELECT id FROM chrono_job
-        WHERE tenant = %(tenant)s::integer
+        SELECT tenant, id FROM chrono_job
+        WHERE tenant >= %(tenant)s::integer
             AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
             AND deleted_at IS NOT NULL AND %(deleted)s::boolean
-        ORDER BY id DESC LIMIT %(look)s::integer
+        ORDER BY tenant DESC, id DESC LIMIT %(look)s::integer
     )
 ) AS several
-ORDER BY id DESC OFFSET %(look)s::integer - 1 LIMIT 1
+ORDER BY tenant DESC, id DESC OFFSET %(look)s::integer - 1 LIMIT 1

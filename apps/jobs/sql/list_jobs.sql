@@ -5,17 +5,17 @@
 --
 -- What a filter leaves out is looked at, too: of that, `look` jobs at most. Whether a
 -- single instant is over is told from its text, so that no row can make the list fail.
--- Tenant and id are compared as a row, which the primary key cannot serve: it would
--- walk through the jobs of all tenants.
+-- Tenant and id are compared and ordered as a row, which is the index's own order. Asked
+-- for one tenant's ids, the planner may walk down the primary key through everybody's.
 WITH looked AS (
     SELECT * FROM (
         (
             SELECT * FROM chrono_job
-            WHERE tenant = %(tenant)s::integer
+            WHERE tenant >= %(tenant)s::integer
                 AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
                 AND deleted_at IS NULL AND %(living)s::boolean
                 AND %(key)s::text IS NULL
-            ORDER BY id DESC LIMIT %(look)s::integer
+            ORDER BY tenant DESC, id DESC LIMIT %(look)s::integer
         ) UNION ALL (
             SELECT * FROM chrono_job
             WHERE tenant = %(tenant)s::integer AND key = %(key)s::text
@@ -23,13 +23,13 @@ WITH looked AS (
                 AND %(living)s::boolean
         ) UNION ALL (
             SELECT * FROM chrono_job
-            WHERE tenant = %(tenant)s::integer
+            WHERE tenant >= %(tenant)s::integer
                 AND (tenant, id) < (%(tenant)s::integer, %(before)s::uuid)
                 AND deleted_at IS NOT NULL AND %(deleted)s::boolean
-            ORDER BY id DESC LIMIT %(look)s::integer
+            ORDER BY tenant DESC, id DESC LIMIT %(look)s::integer
         )
     ) AS several
-    ORDER BY id DESC LIMIT %(look)s::integer
+    ORDER BY tenant DESC, id DESC LIMIT %(look)s::integer
 )
 SELECT j.id, j.tenant, j.part, j.key, j.name, j.version, j.revision, j.changes,
     j.paused, j.pause_note, floor(extract(epoch FROM j.paused_until) * 1000)::bigint,
@@ -83,4 +83,4 @@ WHERE (
             lower(%(words)s::text)
         ) > 0
     )
-ORDER BY j.id DESC LIMIT %(limit)s::integer
+ORDER BY j.tenant DESC, j.id DESC LIMIT %(limit)s::integer
