@@ -29,8 +29,8 @@ class Hostile(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        super().__init__(address, Handler)
         self.received: list[Received] = []
         self.let_go = threading.Event()
         self.busy = threading.Semaphore(0)
@@ -126,9 +126,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def hostile() -> Iterator[Hostile]:
-    """Lend the target on a free port of the loopback."""
-    with Hostile() as server:
+def hostile(host: str = "127.0.0.1", port: int = 0) -> Iterator[Hostile]:
+    """Lend the target on the loopback, on a free port unless one is named."""
+    with Hostile((host, port)) as server:
         thread = threading.Thread(
             target=server.serve_forever, args=(0.01,), daemon=True
         )

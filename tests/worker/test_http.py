@@ -2,6 +2,8 @@
 
 import base64
 import email.utils
+import itertools
+import socket
 
 import pytest
 from standardwebhooks import Webhook
@@ -319,3 +321,38 @@ def test_statuses_are_failures_of_a_kind(status, kind):
 )
 def test_retry_after_is_seconds_or_a_date(text, wait):
     assert retry_after_of(text, DUE) == wait
+
+
+def test_a_name_that_changes_its_address_reaches_no_closed_one(
+    dsn, connect, server, monkeypatch
+):
+    """127.0.0.2 is open here and 127.0.0.1 closed; names lie about which they are.
+
+    Each name is asked anew: one gives the open address first and the closed one the
+    next time, another gives both at once.
+    """
+    answers = itertools.cycle(
+        [["127.0.0.2"], ["127.0.0.1"], ["127.0.0.1", "127.0.0.2"]]
+    )
+    asked = socket.getaddrinfo
+
+    def lying(host, port, *args, **kwargs):
+        if not str(host).endswith("rebinding.example"):
+            return asked(host, port, *args, **kwargs)
+        kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(*kind, (address, port)) for address in next(answers)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lying)
+    conn = connect()
+    names = [f"n{number}.rebinding.example" for number in range(9)]
+    with hostile("127.0.0.2", server.server_port) as allowed:
+        for name in names:
+            url = f"http://{name}:{server.server_port}/status/200"
+            make_ready(conn, http_job(conn, url))
+        with running(dsn, openings=parse_openings(["127.0.0.2/32"])):
+            rows = settled(conn, len(names))
+    assert server.received == []
+    assert len(allowed.received) == 6
+    assert [row[1] for row in rows].count(RunState.SUCCESS) == 6
+    assert len(errors(conn)) == 3
+    assert all("CHRONO_EGRESS_ALLOW" in error for error in errors(conn))
