@@ -17,6 +17,7 @@ from apps.api.errors import BadHeader, PreconditionRequired
 from apps.jobs.errors import VersionConflict
 
 ANY = "*"
+_TAG = re.compile(r'"[!#-~]*"')
 
 
 def etag(version: int, *, beside: object = None) -> str:
@@ -30,8 +31,8 @@ def etag(version: int, *, beside: object = None) -> str:
 def required_version(request: Request) -> int | None:
     """Return the version that If-Match names, None for `*`.
 
-    Raises PreconditionRequired without the header, BadHeader for several tags, and
-    VersionConflict for a tag that was never one of ours.
+    Raises PreconditionRequired without the header, BadHeader for several tags or none,
+    and VersionConflict for a tag that was never one of ours.
     """
     if "If-Match" not in request.headers:
         raise PreconditionRequired(field="If-Match")
@@ -43,9 +44,12 @@ def optional_version(request: Request) -> int | None:
     given = request.headers.get("If-Match", ANY).strip()
     if given == ANY:
         return None
-    if "," in given:
-        raise BadHeader("If-Match names one version, or * for any.", field="If-Match")
     tag = given.removeprefix("W/")
+    if not _TAG.fullmatch(tag):
+        raise BadHeader(
+            'If-Match is one ETag with its quotes, as "v7", or * for any version.',
+            field="If-Match",
+        )
     found = re.fullmatch(r'"v([0-9]{1,9})(?:\.[0-9a-f]{8})?"', tag)
     if found is None:
         raise VersionConflict(field="If-Match")

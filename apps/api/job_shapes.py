@@ -55,7 +55,7 @@ HTTP = record(
             "maxProperties": 50,
             "description": "Shown with their values to who may write, hidden else.",
         },
-        "timeout": {"type": "string", "examples": ["30s"]},
+        "timeout": {"type": ["string", "null"], "examples": ["30s"]},
     },
     required=["kind", "url"],
 )
@@ -196,7 +196,11 @@ def if_match(*, required: bool) -> OpenApiParameter:
     """Return the header that names the version which a change is made to."""
     return OpenApiParameter(
         "If-Match",
-        {"type": "string", "examples": ['"v7"']},
+        {
+            "type": "string",
+            "pattern": r'^(\*|(W/)?"[!#-~]*")$',
+            "examples": ['"v7"'],
+        },
         location="header",
         required=required,
         description="The ETag last read, or `*` for any version. Where the job has "

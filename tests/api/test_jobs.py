@@ -189,8 +189,10 @@ def test_a_patch_that_changes_nothing_leaves_the_version(client, job):
     [
         (None, 428, "precondition_required"),
         ('"v2"', 412, "version_conflict"),
-        ('"v1', 412, "version_conflict"),
-        ("v1", 412, "version_conflict"),
+        ('"v1', 400, "bad_header"),
+        ("v1", 400, "bad_header"),
+        ("", 400, "bad_header"),
+        ('"7"', 412, "version_conflict"),
         ('"v1.xyz"', 412, "version_conflict"),
         ('"v99999999999"', 412, "version_conflict"),
         ('"v1", "v2"', 400, "bad_header"),
