@@ -90,6 +90,7 @@ def put_job(
                     job_id=found[definition.key],
                     definition=definition,
                     paused=definition.paused,
+                    by=actor.name,
                     if_match=if_match,
                 )
                 [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)

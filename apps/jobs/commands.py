@@ -130,6 +130,7 @@ def change_job(
         job_id=job_id,
         definition=definition,
         paused=definition.paused,
+        by=actor.name,
         if_match=if_match,
     )
     [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
@@ -150,7 +151,7 @@ def patch_job(
     ``if_match`` is the `changes` that the job must have. Raises what
     :func:`change_job` and :func:`apps.jobs.patching.patched` raise.
     """
-    edit = Edit(job_id=job_id, patch=patch, if_match=if_match)
+    edit = Edit(job_id=job_id, patch=patch, by=actor.name, if_match=if_match)
     [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
     return outcome
 

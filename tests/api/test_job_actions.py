@@ -124,6 +124,16 @@ def test_a_job_is_paused_and_resumed(client, conn, job):
     assert events(conn, "job.resume")[0][1] == "it is back"
 
 
+def test_whoever_pauses_by_a_patch_or_a_put_is_named(client, job):
+    call(client, "patch", at(job), {"paused": True}, If_Match="*")
+    by = client.get(at(job)).json()["paused_by"]
+    assert by != ""
+    call(client, "post", at(job, "resume"))
+    path = f"{JOBS}/by-key/{job['key']}"
+    put = call(client, "put", path, body(payload={"n": 1}, paused=True))
+    assert (put.json()["state"], put.json()["paused_by"]) == ("paused", by)
+
+
 @pytest.mark.parametrize(
     ("fields", "pointer"),
     [
