@@ -120,8 +120,9 @@ def run_now(
         if request_key is None:
             return RunRef(run_id=_make(opened, job, asked), created=True)
         request = asked.request(job, request_key)
-        # Of one job nobody else is here: its row is locked.
-        first = requests.begin(opened.conn, request)
+        # Of one job nobody else is here: its row is locked. But at the end of another's
+        # transaction the row may be free a moment before the key is.
+        first = requests.begin(opened.conn, request, wait=True)
         if first is not None:
             return RunRef(run_id=UUID(json.loads(first.answer)), created=False)
         run = _make(opened, job, asked)

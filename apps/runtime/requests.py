@@ -39,13 +39,18 @@ class KeyedRequest:
     """SHA-256 of the body."""
 
 
-def begin(conn: Connection, request: KeyedRequest) -> KeyedAnswer | None:
+def begin(
+    conn: Connection, request: KeyedRequest, *, wait: bool = False
+) -> KeyedAnswer | None:
     """Return the first answer to a request, or None for the one that comes first.
 
-    To be called in the transaction of the effect: the key is held until its end. Raises
-    RequestInProgress while another has it, RequestMismatch where it names another.
+    To be called in the transaction of the effect: the key is held until its end. While
+    another has it, raises RequestInProgress or, with ``wait``, waits as long as the
+    session's lock timeout lets it. Raises RequestMismatch where it names another.
     """
-    if not store.try_request_key(conn, tenant=request.tenant, key=request.key):
+    if wait:
+        store.take_request_key(conn, tenant=request.tenant, key=request.key)
+    elif not store.try_request_key(conn, tenant=request.tenant, key=request.key):
         raise RequestInProgress
     found = store.find_request_key(conn, tenant=request.tenant, key=request.key)
     if found is None:

@@ -11,6 +11,7 @@ _IS_EMPTY = sql.load("runtime", "is_empty")
 _LISTEN = sql.load("runtime", "listen")
 _NOTIFY = sql.load("runtime", "notify")
 _TRY_REQUEST_KEY = sql.load("runtime", "try_request_key")
+_TAKE_REQUEST_KEY = sql.load("runtime", "take_request_key")
 _FIND_REQUEST_KEY = sql.load("runtime", "find_request_key")
 _INSERT_REQUEST_KEY = sql.load("runtime", "insert_request_key")
 _PURGE_REQUEST_KEYS = sql.load("runtime", "purge_request_keys")
@@ -62,6 +63,11 @@ def try_request_key(conn: Connection, *, tenant: int, key: str) -> bool:
     """Take a key until the transaction ends; return whether nobody else has it."""
     [(taken,)] = _TRY_REQUEST_KEY.run(conn, {"tenant": tenant, "key": key})
     return bool(taken)
+
+
+def take_request_key(conn: Connection, *, tenant: int, key: str) -> None:
+    """Take a key until the transaction ends; waits as the session's timeout allows."""
+    _TAKE_REQUEST_KEY.run(conn, {"tenant": tenant, "key": key})
 
 
 def find_request_key(conn: Connection, *, tenant: int, key: str) -> KeyedAnswer | None:
