@@ -18,6 +18,7 @@ FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
 SOUND_AFTER_S = 60.0
 """A child that lived this long died of something new: its delay starts over."""
+STOPPED_BY = (signal.SIGTERM, signal.SIGINT)
 HOPELESS = 2
 """The exit code of a child that another start would not help."""
 
@@ -54,7 +55,7 @@ class _Parent:
         signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
         kept = {
             number: signal.signal(number, lambda *_: None)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+            for number in (*STOPPED_BY, signal.SIGCHLD)
         }
         self._inner = (ear, bell)
         try:
@@ -76,7 +77,7 @@ class _Parent:
         readable, _, _ = select.select([ear], [], [], timeout)
         if readable:
             for number in os.read(ear, 64):
-                if number in (signal.SIGTERM, signal.SIGINT):
+                if number in STOPPED_BY:
                     self._stop(number)
         self._reap()
         self._start_due()
@@ -126,15 +127,20 @@ class _Parent:
             self._fork()
 
     def _fork(self) -> None:
+        # A signal that meets the child before it has forgotten the parent's handlers
+        # would be swallowed by them: it waits until then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPED_BY)
         pid = os.fork()
         if pid:
             self._born[pid] = time.monotonic()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPED_BY)
             return
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            for number in (*STOPPED_BY, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPED_BY)
             for fd in (*self._inner, self._mouth):
                 os.close(fd)
             code = self._child(self._lifeline)
