@@ -21,7 +21,6 @@ from chrono.rules.states import Reason, RunState
 
 log = logging.getLogger("chrono.runs")
 
-LOOK_EVERY: Millis = 2_000
 ORPHANS = 500
 LOST = "The worker stopped beating; what it did before is unknown."
 

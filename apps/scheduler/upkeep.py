@@ -24,12 +24,12 @@ from apps.timers import buckets
 from apps.timers.store import read_dispatch_state
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
+from chrono.rules.lease import SWEEP_EVERY
 
 log = logging.getLogger("chrono.upkeep")
 
 ACTOR = Actor.system("scheduler")
 STEP_S = 2.0
-SWEEP_EVERY: Millis = 2_000
 CLEAR_EVERY: Millis = 5_000
 BUCKETS_EVERY: Millis = 60_000
 DROP_EVERY: Millis = 600_000

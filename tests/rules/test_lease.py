@@ -1,6 +1,5 @@
 """A worker stops before its lease can be taken, and beats well before that."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +8,6 @@ from chrono.rules.lease import (
     LEASE_TTL,
     SAFETY_MARGIN,
     expired,
-    must_look_again,
     next_beat_in,
     trusted_until,
 )
@@ -38,11 +36,3 @@ def test_the_next_beat_is_never_in_the_past():
     assert next_beat_in(1_000, 1_000) == BEAT_EVERY
     assert next_beat_in(1_000, 4_000) == BEAT_EVERY - 3_000
     assert next_beat_in(1_000, 99_000) == 0
-
-
-@pytest.mark.parametrize(
-    ("expiring", "every", "again"),
-    [(0, 0, False), (0, 10, False), (2, 10, False), (3, 10, True), (1, 1, True)],
-)
-def test_more_than_a_fifth_at_once_is_doubted(expiring, every, again):
-    assert must_look_again(expiring, every) is again
