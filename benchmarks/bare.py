@@ -26,7 +26,7 @@ from chrono.rules.keys import run_id
 BATCH = 500
 CLAIM = 200
 JOBS = 10_000
-ROUNDS = 10
+ROUNDS = 6
 HOUR = 3_600_000
 
 
@@ -62,7 +62,7 @@ def _seed(conn: psycopg.Connection[Any], url: str) -> None:
         now = now_ms(conn)
         buckets.ensure_buckets(upkeep, now=now)
         days.ensure_days(upkeep, now=now)
-    # Ten timers a job, all due already, each its own second.
+    # Six timers a job, all due already, each its own second.
     first = (now - 15_000) // HOUR * HOUR
     seed_intervals(conn, JOBS, overlap="allow_all", start=first)
     conn.execute(

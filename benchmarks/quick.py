@@ -35,8 +35,8 @@ def measure(bench: Rig, *, seconds: float, lag_seconds: float) -> dict[str, Any]
         figures[name] = figure
         print(f"{name}: {json.dumps(figure)}", flush=True)
 
-    take("bare", bare.bare(bench, seconds=1.5, ledger=True))
-    take("bare_without_ledger", bare.bare(bench, seconds=1.5, ledger=False))
+    take("bare", bare.bare(bench, seconds=1.0, ledger=True))
+    take("bare_without_ledger", bare.bare(bench, seconds=1.0, ledger=False))
     for name, overlap in (("plain", "allow_all"), ("default", "skip")):
         figure = measures.throughput(
             bench, jobs=OFFERED, overlap=overlap, seconds=seconds
@@ -46,7 +46,7 @@ def measure(bench: Rig, *, seconds: float, lag_seconds: float) -> dict[str, Any]
         )
         take(name, figure)
     with measures.measured(bench) as stage:
-        take("idle", measures.idle(stage, seconds=5.0))
+        take("idle", measures.idle(stage, seconds=3.0))
         for rate in (200, 1_000):
             take(
                 f"start_lag_{rate}",
@@ -81,8 +81,8 @@ def machine() -> dict[str, Any]:
 def main() -> int:
     """Measure, print the figures and the gates; exit 1 where a gate is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of throughput")
-    parser.add_argument("--lag-seconds", type=float, default=2.5, help="of each rate")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of throughput")
+    parser.add_argument("--lag-seconds", type=float, default=2.0, help="of each rate")
     options = parser.parse_args()
     begin = time.monotonic()
     where = machine()
