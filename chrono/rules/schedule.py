@@ -1,8 +1,8 @@
 """Schedules as values, and the instants at which they fire.
 
-Three kinds: cron in a time zone, an interval counted from an anchor, and once.
-`next_after` is the only way forward; whatever it returns is later than what it was
-given, in UTC.
+Four kinds: cron in a time zone, an interval counted from an anchor, a fixed delay
+counted from the end of each run, and once. `next_after` is the only way forward;
+whatever it returns is later than what it was given, in UTC.
 """
 
 from __future__ import annotations
@@ -38,11 +38,16 @@ SCHEDULE_FIELDS = frozenset(
         "dst_gap",
         "dst_fold",
         "interval",
+        "fixed_delay",
         "starts_at",
+        "ends_at",
         "run_at",
     }
 )
 """The fields of a job that schedule_from_json looks at."""
+
+KINDS = ("cron", "interval", "fixed_delay", "run_at")
+"""The fields of which a job has exactly one."""
 
 SHORTEST_INTERVAL: Millis = SECOND
 LONGEST_INTERVAL: Millis = 3_660 * DAY
@@ -63,6 +68,10 @@ class CronSchedule:
     """What a fixed time does on a day that lacks it."""
     dst_fold: DstFold = "first"
     """Which of the two a fixed time takes on a day that has it twice."""
+    starts_at: Millis | None = None
+    """No fire before it."""
+    ends_at: Millis | None = None
+    """No fire after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,21 @@ class Interval:
 
     every: Millis
     anchor: Millis
+    ends_at: Millis | None = None
+    """No fire after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelay:
+    """So many milliseconds after the end of the run before; the first at an anchor.
+
+    Asked for the fire after an instant, it takes that for the end of a run.
+    """
+
+    delay: Millis
+    anchor: Millis
+    ends_at: Millis | None = None
+    """No fire after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +104,7 @@ class Once:
     at: Millis
 
 
-type Schedule = CronSchedule | Interval | Once
+type Schedule = CronSchedule | Interval | FixedDelay | Once
 
 type _Key = tuple[str, str, bool, str, str, Millis]
 _remembered: dict[_Key, Millis | None] = {}
@@ -94,6 +118,8 @@ def next_after(schedule: Schedule, moment: Millis) -> Millis | None:
     schedule that `validate` would refuse.
     """
     if isinstance(schedule, CronSchedule):
+        if schedule.starts_at is not None:
+            moment = max(moment, schedule.starts_at - 1)
         key = (
             schedule.expression,
             schedule.timezone,
@@ -103,20 +129,24 @@ def next_after(schedule: Schedule, moment: Millis) -> Millis | None:
             moment,
         )
         try:
-            return _remembered[key]
+            found = _remembered[key]
         except KeyError:
-            pass
-        if len(_remembered) >= _REMEMBERED:
-            # Old instants are not asked for again, so nothing here is worth sorting.
-            _remembered.clear()
-        found = _remembered[key] = _cron_next(schedule, moment)
-        return found
+            if len(_remembered) >= _REMEMBERED:
+                # Old instants are not asked for again: nothing here is worth sorting.
+                _remembered.clear()
+            found = _remembered[key] = _cron_fire(schedule, moment)
+        return _bounded(found, schedule.ends_at)
     if isinstance(schedule, Interval):
-        if moment < schedule.anchor:
-            return schedule.anchor
-        passed = (moment - schedule.anchor) // schedule.every
-        following = schedule.anchor + (passed + 1) * schedule.every
-        return following if following < LATEST else None
+        following = schedule.anchor
+        if moment >= schedule.anchor:
+            passed = (moment - schedule.anchor) // schedule.every
+            following += (passed + 1) * schedule.every
+        return _bounded(following, schedule.ends_at)
+    if isinstance(schedule, FixedDelay):
+        following = schedule.anchor
+        if moment >= schedule.anchor:
+            following = moment + schedule.delay
+        return _bounded(following, schedule.ends_at)
     if isinstance(schedule, Once):
         return schedule.at if schedule.at > moment else None
     assert_never(schedule)
@@ -134,10 +164,16 @@ def latest_until(
         return _cron_latest(schedule, after, until, limit)
     if isinstance(schedule, Interval):
         first = next_after(schedule, after)
+        if schedule.ends_at is not None:
+            until = min(until, schedule.ends_at)
         if first is None or first > until:
             return None, 0
         steps = (until - first) // schedule.every
         return first + steps * schedule.every, min(steps + 1, limit)
+    if isinstance(schedule, FixedDelay):
+        first = next_after(schedule, after)
+        # Without a run there is no end to count the next one from.
+        return (None, 0) if first is None or first > until else (first, min(1, limit))
     if isinstance(schedule, Once):
         if after < schedule.at <= until:
             return schedule.at, min(1, limit)
@@ -146,10 +182,15 @@ def latest_until(
 
 
 def occurrences(schedule: Schedule, after: Millis, until: Millis) -> Iterator[Millis]:
-    """Iterate over the fires in (after, until], earliest first."""
+    """Iterate over the fires in (after, until], earliest first.
+
+    Of a fixed delay only the first can be told.
+    """
     moment = _step(schedule, after)
     while moment is not None and moment <= until:
         yield moment
+        if isinstance(schedule, FixedDelay):
+            return  # The next is counted from the end of this one's run.
         moment = _step(schedule, moment)
 
 
@@ -171,25 +212,23 @@ def validate(schedule: Schedule) -> None:
             raise NeverFires(
                 f"It never fires: {compiled.never_fires_because}", field="cron"
             )
-        if _cron_next(schedule, cron.REFERENCE) is None:
+        if _cron_fire(schedule, cron.REFERENCE) is None:
             raise NeverFires(
                 f"It never fires in {schedule.timezone}: its only times lie in "
                 "the hour that the clock change leaves out.",
                 field="cron",
             )
     elif isinstance(schedule, Interval):
-        if not SHORTEST_INTERVAL <= schedule.every <= LONGEST_INTERVAL:
-            raise BadSchedule(
-                "An interval is between "
-                f"{format_duration(SHORTEST_INTERVAL)} and "
-                f"{format_duration(LONGEST_INTERVAL)}.",
-                field="interval",
-            )
+        _check_length(schedule.every, "An interval", field="interval")
+        checked(schedule.anchor, field="starts_at")
+    elif isinstance(schedule, FixedDelay):
+        _check_length(schedule.delay, "A fixed delay", field="fixed_delay")
         checked(schedule.anchor, field="starts_at")
     elif isinstance(schedule, Once):
         checked(schedule.at, field="run_at")
     else:
         assert_never(schedule)
+    _check_bounds(schedule)
 
 
 @lru_cache(maxsize=4096)
@@ -201,13 +240,15 @@ def period(schedule: Schedule) -> Millis | None:
     """
     if isinstance(schedule, Interval):
         return schedule.every
+    if isinstance(schedule, FixedDelay):
+        return schedule.delay
     if isinstance(schedule, Once):
         return None
     plain = replace(schedule, timezone="UTC")
     fires: list[Millis] = []
     moment: Millis | None = cron.REFERENCE
     while len(fires) < _PERIOD_FIRES:
-        moment = _cron_next(plain, cast(Millis, moment))
+        moment = _cron_fire(plain, cast(Millis, moment))
         if moment is None:
             break
         fires.append(moment)
@@ -260,11 +301,17 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
             "seconds": schedule.seconds,
             "dst_gap": schedule.dst_gap,
             "dst_fold": schedule.dst_fold,
+            **_bounds_to_json(schedule.starts_at, schedule.ends_at),
         }
     if isinstance(schedule, Interval):
         return {
             "interval": format_duration(schedule.every),
-            "starts_at": format_instant(schedule.anchor),
+            **_bounds_to_json(schedule.anchor, schedule.ends_at),
+        }
+    if isinstance(schedule, FixedDelay):
+        return {
+            "fixed_delay": format_duration(schedule.delay),
+            **_bounds_to_json(schedule.anchor, schedule.ends_at),
         }
     if isinstance(schedule, Once):
         return {"run_at": format_instant(schedule.at)}
@@ -279,29 +326,35 @@ def schedule_from_json(
 ) -> Schedule:
     """Return the schedule written in a job's fields; other fields are not looked at.
 
-    Exactly one of `cron`, `interval`, `run_at` is given. An interval counts from
-    `starts_at`, or from `anchor` where that is left out. With a job id every H of a
-    cron expression is resolved. Raises BadSchedule or BadValue naming the field; the
-    schedule itself is left to `validate`.
+    Exactly one of `cron`, `interval`, `fixed_delay`, `run_at` is given. An interval
+    counts from `starts_at`, or from `anchor` where that is left out; so does a fixed
+    delay. With a job id every H of a cron expression is resolved. Raises BadSchedule or
+    BadValue naming the field; the schedule itself is left to `validate`.
     """
-    given = [name for name in ("cron", "interval", "run_at") if data.get(name)]
+    if not isinstance(data, Mapping):
+        raise BadSchedule("A schedule is an object with named fields.")
+    given = [name for name in KINDS if data.get(name)]
     if len(given) != 1:
         raise BadSchedule(
-            "A job has exactly one of cron, interval and run_at.",
+            "A job has exactly one of cron, interval, fixed_delay and run_at.",
             field=given[1] if given else "cron",
         )
     kind = given[0]
     if kind == "run_at":
         return Once(at=parse_instant(_text(data, "run_at"), field="run_at"))
-    if data.get("starts_at"):
-        anchor = parse_instant(_text(data, "starts_at"), field="starts_at")
+    starts_at = _instant(data, "starts_at")
+    ends_at = _instant(data, "ends_at")
+    anchor = anchor if starts_at is None else starts_at
+    if kind == "fixed_delay":
+        delay = parse_duration(_text(data, "fixed_delay"), field="fixed_delay")
+        return FixedDelay(delay=delay, anchor=_anchor(anchor), ends_at=ends_at)
     if kind == "interval":
         every = parse_duration(_text(data, "interval"), field="interval")
-        return Interval(every=every, anchor=_needed(anchor))
+        return _interval(every, anchor, ends_at)
     expression = _text(data, "cron")
     every_or_none = cron.every(expression)
     if every_or_none is not None:
-        return Interval(every=every_or_none, anchor=_needed(anchor))
+        return _interval(every_or_none, anchor, ends_at)
     seconds = data.get("seconds", False)
     if not isinstance(seconds, bool):
         raise BadSchedule("seconds is true or false.", field="seconds")
@@ -311,6 +364,8 @@ def schedule_from_json(
         seconds=seconds,
         dst_gap=cast(DstGap, _text(data, "dst_gap", "shift")),
         dst_fold=cast(DstFold, _text(data, "dst_fold", "first")),
+        starts_at=starts_at,
+        ends_at=ends_at,
     )
     return schedule if job_id is None else resolve(schedule, job_id)
 
@@ -322,20 +377,71 @@ def _text(data: Mapping[str, Any], name: str, default: str | None = None) -> str
     return value
 
 
-def _needed(anchor: Millis | None) -> Millis:
+def _interval(every: Millis, anchor: Millis | None, ends_at: Millis | None) -> Interval:
+    if every <= 0:
+        # Unlike one that is merely too short, it cannot even be counted with.
+        raise BadSchedule("An interval is longer than 0s.", field="interval")
+    return Interval(every=every, anchor=_anchor(anchor), ends_at=ends_at)
+
+
+def _anchor(anchor: Millis | None) -> Millis:
     if anchor is None:
         raise BadSchedule("An interval needs starts_at.", field="starts_at")
     return anchor
 
 
+def _instant(data: Mapping[str, Any], name: str) -> Millis | None:
+    return parse_instant(_text(data, name), field=name) if data.get(name) else None
+
+
+def _bounds_to_json(starts_at: Millis | None, ends_at: Millis | None) -> dict[str, str]:
+    bounds = {"starts_at": starts_at, "ends_at": ends_at}
+    return {
+        name: format_instant(moment)
+        for name, moment in bounds.items()
+        if moment is not None
+    }
+
+
+def _check_length(length: Millis, what: str, *, field: str) -> None:
+    if not SHORTEST_INTERVAL <= length <= LONGEST_INTERVAL:
+        raise BadSchedule(
+            f"{what} is between {format_duration(SHORTEST_INTERVAL)} and "
+            f"{format_duration(LONGEST_INTERVAL)}.",
+            field=field,
+        )
+
+
+def _check_bounds(schedule: Schedule) -> None:
+    """Refuse an end before the start; that no fire lies between them is no error."""
+    if isinstance(schedule, Once) or schedule.ends_at is None:
+        return
+    if isinstance(schedule, CronSchedule):
+        starts_at = schedule.starts_at
+    else:
+        starts_at = schedule.anchor
+    checked(schedule.ends_at, field="ends_at")
+    if starts_at is not None and schedule.ends_at < starts_at:
+        raise BadSchedule("ends_at lies before starts_at.", field="ends_at")
+
+
+def _bounded(moment: Millis | None, ends_at: Millis | None) -> Millis | None:
+    if moment is None or moment >= LATEST:
+        return None
+    return moment if ends_at is None or moment <= ends_at else None
+
+
 def _step(schedule: Schedule, moment: Millis) -> Millis | None:
     # Long walks would only push out what the memory of next_after is for.
     if isinstance(schedule, CronSchedule):
-        return _cron_next(schedule, moment)
+        if schedule.starts_at is not None:
+            moment = max(moment, schedule.starts_at - 1)
+        return _bounded(_cron_fire(schedule, moment), schedule.ends_at)
     return next_after(schedule, moment)
 
 
-def _cron_next(schedule: CronSchedule, moment: Millis) -> Millis | None:
+def _cron_fire(schedule: CronSchedule, moment: Millis) -> Millis | None:
+    """Return the next fire of the expression itself, whatever the bounds."""
     found = cron.next_fire(
         schedule.expression,
         moment,

@@ -131,6 +131,9 @@ class Reason(IntEnum):
     """A person settled what an unknown or dead run was."""
     ATTEMPT_FAILED = 30
     """One attempt failed and another follows; the attempt's error says how."""
+    CATCH_UP = 31
+    """It waits in the lane of missed and backfilled runs, which has a rate of its own.
+    """
 
     @property
     def label(self) -> str:

@@ -9,7 +9,7 @@ from typing import assert_never
 from chrono.rules import cron, dialect
 from chrono.rules.dialect import Field, Reading
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, Millis, format_instant
-from chrono.rules.schedule import CronSchedule, Interval, Once, Schedule
+from chrono.rules.schedule import CronSchedule, FixedDelay, Interval, Once, Schedule
 
 _MOST_TIMES = 6
 """How many times of day are written out."""
@@ -21,17 +21,30 @@ _UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
 
 def describe(schedule: Schedule) -> str:
     """Return the sentence for a valid schedule whose every H is resolved."""
+    sentence = _sentence(schedule)
+    ends_at = None if isinstance(schedule, Once) else schedule.ends_at
+    starts_at = schedule.starts_at if isinstance(schedule, CronSchedule) else None
+    if starts_at is not None:
+        sentence = f"{sentence[:-1]}, from {format_instant(starts_at)} on."
+    if ends_at is not None:
+        sentence = f"{sentence[:-1]}, until {format_instant(ends_at)}."
+    return sentence
+
+
+def _sentence(schedule: Schedule) -> str:
     if isinstance(schedule, CronSchedule):
         reading = cron.compile_expression(
             schedule.expression, seconds=schedule.seconds
         ).reading
         parts = [_time(reading), _days(reading), _months(reading)]
-        sentence = " ".join(part for part in parts if part)
+        text = " ".join(part for part in parts if part)
         zone = "UTC" if schedule.timezone == "UTC" else f"{schedule.timezone} time"
-        return f"{sentence[0].upper()}{sentence[1:]}, {zone}."
+        return f"{text[0].upper()}{text[1:]}, {zone}."
     if isinstance(schedule, Interval):
         anchor = format_instant(schedule.anchor)
         return f"Every {duration(schedule.every)}, counted from {anchor}."
+    if isinstance(schedule, FixedDelay):
+        return f"Each {duration(schedule.delay)} after the end of the run before."
     if isinstance(schedule, Once):
         return f"Once, at {format_instant(schedule.at)}."
     assert_never(schedule)

@@ -1,0 +1,144 @@
+"""What a job does about missed and overlapping occurrences, failures and delays.
+
+The policies that are no part of the schedule, as values; their JSON form is that of a
+job's flat fields, with what is default left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, cast, get_args
+
+from chrono.rules.durations import format_duration, parse_duration
+from chrono.rules.errors import BadValue
+from chrono.rules.instants import SECOND, Millis
+
+type CatchupPolicy = Literal["skip", "run_once", "run_all", "deadline"]
+type OverlapPolicy = Literal[
+    "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"
+]
+
+CATCHUP_POLICIES: tuple[str, ...] = get_args(CatchupPolicy.__value__)
+OVERLAP_POLICIES: tuple[str, ...] = get_args(OverlapPolicy.__value__)
+MOST_CONCURRENT = 1_000
+MOST_REMAINING = 1_000_000
+MOST_FAILURES = 100
+
+_ALIASES = {
+    "forbid": "skip",
+    "replace": "cancel_other",
+    "allow": "allow_all",
+    "queue": "buffer_all",
+    "cancel_newest": "skip",
+    "cancel_in_progress": "cancel_other",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The policies of one job; a field that is None is switched off."""
+
+    catchup_policy: CatchupPolicy = "run_once"
+    """What becomes of occurrences missed by more than a minute."""
+    max_delay: Millis | None = None
+    """How long after its due instant an occurrence may still begin."""
+    max_concurrent_runs: int | None = None
+    """How many runs may be live; None is 1, and no bound for allow_all."""
+    remaining_runs: int | None = None
+    """How many runs of the schedule there are before it ends."""
+    pause_on_failure: int | None = None
+    """After how many dead runs in a row the job is paused."""
+    late_after: Millis | None = None
+    """How long after its due instant a run that has not begun is reported."""
+    max_runtime: Millis | None = None
+    """How long an attempt may take before it is reported."""
+    max_time_since_success: Millis | None = None
+    """How long the job may go without a success before that is reported."""
+
+
+DEFAULT = Policy()
+POLICY_FIELDS = frozenset(field.name for field in fields(Policy))
+_DURATIONS = ("max_delay", "late_after", "max_runtime", "max_time_since_success")
+_NUMBERS = {
+    "max_concurrent_runs": MOST_CONCURRENT,
+    "remaining_runs": MOST_REMAINING,
+    "pause_on_failure": MOST_FAILURES,
+}
+
+
+def from_json(data: Mapping[str, Any]) -> Policy:
+    """Return the policies written in a job's fields; other fields are not looked at.
+
+    What is left out or null is default. Raises BadValue naming the field at fault.
+    """
+    catchup = data.get("catchup_policy")
+    if catchup is None:
+        catchup = DEFAULT.catchup_policy
+    if catchup not in CATCHUP_POLICIES:
+        raise BadValue(
+            f"catchup_policy is one of {', '.join(CATCHUP_POLICIES)}.",
+            field="catchup_policy",
+        )
+    policy = Policy(
+        catchup_policy=cast(CatchupPolicy, catchup),
+        **{name: _duration(data, name) for name in _DURATIONS},
+        **{name: _number(data, name, most) for name, most in _NUMBERS.items()},
+    )
+    if policy.catchup_policy == "deadline" and policy.max_delay is None:
+        raise BadValue(
+            "catchup_policy deadline needs max_delay: how late a run may begin.",
+            field="max_delay",
+        )
+    return policy
+
+
+def to_json(policy: Policy) -> dict[str, Any]:
+    """Return a job's flat fields of what is not default in the policies."""
+    shown = all_fields(policy)
+    default = all_fields(DEFAULT)
+    return {name: value for name, value in shown.items() if value != default[name]}
+
+
+def all_fields(policy: Policy) -> dict[str, Any]:
+    """Return the policies as a job's flat fields, defaults too."""
+    shown = {name: getattr(policy, name) for name in sorted(POLICY_FIELDS)}
+    for name in _DURATIONS:
+        if shown[name] is not None:
+            shown[name] = format_duration(shown[name])
+    return shown
+
+
+def overlap_from_name(value: object) -> OverlapPolicy:
+    """Return the overlap policy of a name, or of one that other schedulers use.
+
+    Raises BadValue for anything else.
+    """
+    name = _ALIASES.get(value.lower(), value) if isinstance(value, str) else value
+    if name not in OVERLAP_POLICIES:
+        raise BadValue(
+            f"overlap_policy is one of {', '.join(OVERLAP_POLICIES)}.",
+            field="overlap_policy",
+        )
+    return cast(OverlapPolicy, name)
+
+
+def _duration(data: Mapping[str, Any], name: str) -> Any:
+    value = data.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise BadValue(f"{name} is a duration as text: 15m.", field=name)
+    length = parse_duration(value, field=name)
+    if length < SECOND:
+        raise BadValue(f"{name} is at least 1s.", field=name)
+    return length
+
+
+def _number(data: Mapping[str, Any], name: str, most: int) -> Any:
+    value = data.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= most:
+        raise BadValue(f"{name} is a whole number from 1 to {most}.", field=name)
+    return value
