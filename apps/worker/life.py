@@ -113,6 +113,7 @@ class Life:
             executor=executor,
             wake=wake,
             monotonic=self._monotonic,
+            is_fit=lambda: clock.fit,
         )
         listener = Listener(
             url=self._config.url, queues=self._config.queues, wake=wake.set
