@@ -23,6 +23,8 @@ _SQL = {
         "list_jobs",
         "list_revisions",
         "list_last_runs",
+        "list_schedules",
+        "measure_minute",
         "next_group",
         "lock_jobs",
         "load_jobs",
@@ -198,6 +200,17 @@ class LastRun:
     finished_at: Millis | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """When a living job fires: what of its definition says so."""
+
+    id: UUID
+    paused: bool
+    schedule: str
+    """JSON, as it is stored."""
+    jitter_window: Millis
+
+
 type Found = tuple[str, str]
 """What an audit found: its subject, and what is wrong with it."""
 
@@ -359,6 +372,27 @@ def list_last_runs(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, LastR
         job: LastRun(run_id=run, state=state, reason=reason, finished_at=finished_at)
         for job, run, state, reason, finished_at in rows
     }
+
+
+def list_schedules(
+    conn: Connection, *, tenant: int, before: UUID, limit: int
+) -> list[Scheduled]:
+    """Return a tenant's living jobs with ids below ``before``, newest first."""
+    rows = _SQL["list_schedules"].run(
+        conn, {"tenant": tenant, "before": before, "limit": limit}
+    )
+    return [
+        Scheduled(id=job, paused=paused, schedule=schedule, jitter_window=window)
+        for job, paused, schedule, window in rows
+    ]
+
+
+def measure_minute(conn: Connection, *, tenant: int, start: Millis, end: Millis) -> int:
+    """Return how many fires of a tenant are planned in [start, end), at most 10,000."""
+    [(count,)] = _SQL["measure_minute"].run(
+        conn, {"tenant": tenant, "start": start, "end": end}
+    )
+    return int(count)
 
 
 def next_group(

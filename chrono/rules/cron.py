@@ -48,6 +48,7 @@ __all__ = [
     "fires",
     "next_fire",
     "resolve_hashes",
+    "values",
 ]
 
 REFERENCE: Millis = 1_767_225_600_000
@@ -387,10 +388,15 @@ def mask(field: Field, text: str) -> int:
     return sum(1 << int(value) for value in set(expanded[index]))
 
 
+def values(field: Field, text: str) -> tuple[int, ...]:
+    """Return the values of a plain column, lowest first."""
+    return _bits(mask(field, text))
+
+
 @lru_cache(maxsize=4096)
-def _bits(values: int) -> tuple[int, ...]:
-    """Return the values of a bit mask, lowest first."""
-    return tuple(bit for bit in range(values.bit_length()) if values >> bit & 1)
+def _bits(number: int) -> tuple[int, ...]:
+    """Return the numbers of the bits that are set, lowest first."""
+    return tuple(bit for bit in range(number.bit_length()) if number >> bit & 1)
 
 
 def _nearest_workday(day: int, first: int, length: int) -> int:

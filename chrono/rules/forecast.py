@@ -26,6 +26,9 @@ from chrono.rules.schedule import (
     occurrences,
 )
 
+_FIRST_LOOK = 50
+"""What a schedule costs that is new to a tally, in steps."""
+
 WIDTHS: dict[str, Millis] = {"second": SECOND, "minute": MINUTE, "hour": HOUR}
 """What a bucket may be, by its public word."""
 
@@ -101,7 +104,7 @@ class _Wave(Group):
 class Tally:
     """Counts the runs of a stretch, job by job.
 
-    ``steps`` is the work so far, in instants looked at: about half a microsecond each.
+    ``steps`` is the work so far, in instants looked at: half a microsecond each.
     """
 
     def __init__(self, stretch: Stretch) -> None:
@@ -150,14 +153,14 @@ class Tally:
             waves = self._waves[every] = []
             self.steps += self.stretch.buckets
         waves.append(wave := _Wave(every=every, phase=phase))
-        self.steps += 1
+        self.steps += _FIRST_LOOK
         return wave
 
     def _enumerate(self, schedule: Schedule, window: Millis) -> _Fires:
         start, end = self.stretch.start, self.stretch.end
         found = occurrences(schedule, start - window - 1, end - 1)
         moments = [moment - start for moment in found]
-        self.steps += 1 + len(moments)
+        self.steps += _FIRST_LOOK + len(moments)
         grain = SECOND if isinstance(schedule, CronSchedule) else 1
         return _Fires(moments=moments, grain=grain)
 
