@@ -31,7 +31,7 @@ from apps.jobs.planning import (
     start_of_plan,
 )
 from apps.jobs.store import ChangedJob, Decided, Job, NewJob, Revision
-from chrono.rules.errors import BadValue
+from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.keys import uuid7
 from chrono.rules.partitions import partition_of
@@ -181,7 +181,7 @@ def compare(job: Job, edit: Edit) -> Change:
         renamed = edit.definition.name != job.name
         if _same(new, job.definition):
             new = None
-    rescheduled = new is not None and schedule_of(new) != schedule_of(job.definition)
+    rescheduled = new is not None and _readable(new) != _readable(job.definition)
     jitter_changed = (
         new is not None and new.jitter_window != job.definition.jitter_window
     )
@@ -258,15 +258,13 @@ def carry_out(
         )
         activated_at = max(_instant(change, now), known)
         if not job.paused and job.deleted_at is None:
-            old = _plan(job, job.definition, job.version, job.revision)
-            timers, skips = _decide_past(change, old, known, now, limit)
-        plan = _new_plan(change)
+            timers, skips = _decide_past(change, known, now, limit)
         if edit.skip:
-            skipped = _skip(change, plan, after=activated_at)
+            skipped = _skip(change, after=activated_at)
             activated_at = skipped[-1].scheduled_for
         if not change.paused and not edit.deleted:
             following = plan_next(
-                plan, after=activated_at, now=now, prev=decided.last_run
+                _new_plan(change), after=activated_at, now=now, prev=decided.last_run
             )
             timers += [] if following is None else [following]
     after = _after(change, activated_at, now)
@@ -298,8 +296,8 @@ def _instant(change: Change, now: Millis) -> Millis:
     return now if change.paused or until is None else until
 
 
-def _skip(change: Change, plan: Plan, *, after: Millis) -> list[Skip]:
-    skipped = skip_next(plan, after=after, count=change.edit.skip)
+def _skip(change: Change, *, after: Millis) -> list[Skip]:
+    skipped = skip_next(_new_plan(change), after=after, count=change.edit.skip)
     if change.paused or not skipped:
         raise NothingToSkip
     return skipped
@@ -428,16 +426,30 @@ def schedule_of(revision: Revision) -> Schedule:
     return schedule_from_json(revision.schedule)
 
 
+def _readable(revision: Revision) -> Schedule | None:
+    """Return the schedule of a revision, None where it cannot be read."""
+    try:
+        return schedule_of(revision)
+    except ChronoError:
+        return None
+
+
 def _decide_past(
-    change: Change, old: Plan, known: Millis, now: Millis, limit: int
+    change: Change, known: Millis, now: Millis, limit: int
 ) -> tuple[list[Timer], list[Skip]]:
-    if change.edit.deleted:
-        reason = Reason.ENDED
-    elif change.paused:
-        reason = Reason.PAUSED
-    else:
-        return catch_up(old, decided=known, now=now, limit=limit)
-    return [], skip_past(old, decided=known, now=now, reason=reason, limit=limit)
+    """Return what becomes of the old plan's occurrences up to now.
+
+    A schedule that cannot be read has none: such a job can be mended and deleted.
+    """
+    job = change.job
+    try:
+        old = _plan(job, job.definition, job.version, job.revision)
+        if not change.edit.deleted and not change.paused:
+            return catch_up(old, decided=known, now=now, limit=limit)
+        reason = Reason.ENDED if change.edit.deleted else Reason.PAUSED
+        return [], skip_past(old, decided=known, now=now, reason=reason, limit=limit)
+    except ChronoError:
+        return [], []
 
 
 def _plan(job: Job, definition: Revision, version: int, revision: int) -> Plan:
@@ -454,7 +466,7 @@ def _plan(job: Job, definition: Revision, version: int, revision: int) -> Plan:
 def _same(new: Revision, old: Revision) -> bool:
     """Return whether two revisions mean the same; how H was written does not count."""
     return (
-        schedule_of(new) == schedule_of(old)
+        _readable(new) == _readable(old)
         and same_json(new.payload, old.payload)
         and same_json(new.target, old.target)
         and same_json(new.retry_policy, old.retry_policy)

@@ -19,7 +19,12 @@ from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import LATEST, Millis, format_instant
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.schedule import next_after, occurrences, schedule_from_json
+from chrono.rules.schedule import (
+    SCHEDULE_FIELDS,
+    next_after,
+    occurrences,
+    schedule_from_json,
+)
 from chrono.rules.states import Priority, Reason, RunState, status_of
 from chrono.rules.words import describe
 
@@ -69,10 +74,10 @@ class Outlook:
 def definition_fields(job: Job) -> dict[str, Any]:
     """Return the fields that `parse_definition` takes, for a job as it is."""
     definition = job.definition
-    schedule = dict(definition.schedule)
-    written = schedule.pop("written", None)
-    if written is not None:
-        schedule["cron"] = written
+    stored = definition.schedule
+    schedule = {name: stored[name] for name in stored if name in SCHEDULE_FIELDS}
+    if stored.get("written") is not None:
+        schedule["cron"] = stored["written"]
     return {
         "key": job.key,
         "name": job.name,

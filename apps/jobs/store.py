@@ -338,7 +338,7 @@ def list_revisions(
             created_at=created_at,
             payload_bytes=payload_bytes or 0,
             definition=Revision(
-                schedule=json.loads(schedule),
+                schedule=_object(schedule),
                 jitter_window=jitter_window,
                 overlap_policy=overlap_policy,
                 queue=queue,
@@ -684,6 +684,12 @@ def _found(conn: Connection, name: str, params: dict[str, Any]) -> list[Found]:
     return [(subject, detail) for subject, detail in _SQL[name].run(conn, params)]
 
 
+def _object(text: str) -> dict[str, Any]:
+    """Return a JSON object; of any other value, which is none of ours, an empty one."""
+    value = json.loads(text)
+    return value if isinstance(value, dict) else {}
+
+
 def _job(row: tuple[Any, ...]) -> Job:
     ident, tenant, part, key, name, version, revision, changes = row[:8]
     paused, pause_note, paused_until, paused_by = row[8:12]
@@ -708,7 +714,7 @@ def _job(row: tuple[Any, ...]) -> Job:
         updated_at=updated_at,
         deleted_at=deleted_at,
         definition=Revision(
-            schedule=json.loads(schedule),
+            schedule=_object(schedule),
             jitter_window=jitter_window,
             overlap_policy=overlap_policy,
             queue=queue,
