@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -34,12 +35,14 @@ from chrono.rules.states import Priority, priority_from_name
 
 LONGEST_KEY = 200
 LONGEST_NAME = 200
+MOST_TAGS = 20
 WIDEST_JITTER: Millis = HOUR
 OVERLAP_POLICIES = ("skip", "allow_all")
 
 FIELDS = SCHEDULE_FIELDS | {
     "key",
     "name",
+    "tags",
     "target",
     "payload",
     "jitter_window",
@@ -55,7 +58,6 @@ _LATER = frozenset(
         "catchup_policy",
         "max_delay",
         "max_concurrent_runs",
-        "tags",
         "ends_at",
         "remaining_runs",
         "pause_note",
@@ -77,6 +79,7 @@ _LATER = frozenset(
 _OVERLAP_LATER = ("buffer_one", "buffer_all", "cancel_other", "terminate_other")
 _CRON_ONLY = ("timezone", "seconds", "dst_gap", "dst_fold")
 _QUEUE = re.compile(r"[a-z0-9_.-]{1,64}")
+_TAG = re.compile(r"[a-z0-9_.:/-]{1,50}")
 _NOBODY = UUID(int=0)
 
 
@@ -86,6 +89,8 @@ class Definition:
 
     key: str
     name: str
+    tags: tuple[str, ...]
+    """Sorted, each once."""
     schedule: Schedule
     """As written: H not yet resolved, an interval without `starts_at` not yet
     anchored. :meth:`schedule_of` gives the job's own."""
@@ -130,6 +135,7 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
     return Definition(
         key=check_text(data.get("key"), field="key", most=LONGEST_KEY),
         name=check_text(data.get("name", ""), field="name", most=LONGEST_NAME, least=0),
+        tags=_tags(data.get("tags", [])),
         schedule=schedule,
         anchored=data.get("starts_at") is not None,
         jitter_window=_jitter_window(data, resolve(schedule, _NOBODY)),
@@ -153,6 +159,21 @@ def parse_schedule(
     """
     schedule = _schedule(data, anchor=anchor)
     return schedule, _jitter_window(data, resolve(schedule, _NOBODY))
+
+
+def check_tag(value: object, *, field: str = "tags") -> str:
+    """Return a tag as it is. Raises BadValue where it is none, with the right form."""
+    if not isinstance(value, str):
+        raise BadValue("A tag is text; put a number in quotes.", field=field)
+    if _TAG.fullmatch(value):
+        return value
+    lower = value.lower()
+    if _TAG.fullmatch(lower):
+        raise BadValue(f"A tag is lower case: {lower}, not {value}.", field=field)
+    raise BadValue(
+        f"{value[:60]!r} is no tag: 1 to 50 characters of a-z, 0-9, _ . : / and -.",
+        field=field,
+    )
 
 
 def _check_names(data: Mapping[str, Any]) -> None:
@@ -233,6 +254,19 @@ def _queue(value: object) -> str:
             "A queue's name is a-z, 0-9, _ . and -, at most 64.", field="queue"
         )
     return value
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    field = "tags"
+    if not isinstance(value, list):
+        raise BadValue("tags is a list of words.", field=field)
+    if len(value) > MOST_TAGS:
+        raise BadValue(f"A job has at most {MOST_TAGS} tags.", field=field)
+    tags = sorted(check_tag(tag) for tag in value)
+    for tag, following in pairwise(tags):
+        if tag == following:
+            raise BadValue(f"The tag {tag} is there twice.", field=field)
+    return tuple(tags)
 
 
 def _payload(value: object) -> object:

@@ -103,7 +103,8 @@ class Change:
     edit: Edit
     definition: Revision | None
     """The new revision, if one is made."""
-    renamed: bool
+    relabelled: bool
+    """Whether its name or its tags change: what no revision has."""
     rescheduled: bool
     replanned: bool
     """Whether the plan changes: schedule or jitter, pause, resume, skip, delete."""
@@ -118,7 +119,7 @@ class Change:
             return () if self.job.deleted_at is not None else ("deleted",)
         if self.edit.restored:
             return ("restored",)
-        done = ["changed"] if self.definition is not None or self.renamed else []
+        done = ["changed"] if self.definition is not None or self.relabelled else []
         if self.paused != self.job.paused or self.repaused:
             done.append("paused" if self.paused else "resumed")
         if self.edit.skip:
@@ -173,12 +174,15 @@ def compare(job: Job, edit: Edit) -> Change:
     if job.deleted_at is None and edit.restored:
         raise JobNotDeleted
     paused = _paused(job, edit)
-    new, renamed = None, False
+    new, relabelled = None, False
     if edit.definition is not None:
         if edit.definition.key != job.key:
             raise BadValue("The key of a job does not change.", field="key")
         new = to_revision(edit.definition, job.id, created_at=job.created_at)
-        renamed = edit.definition.name != job.name
+        relabelled = (edit.definition.name, edit.definition.tags) != (
+            job.name,
+            job.tags,
+        )
         if _same(new, job.definition):
             new = None
     rescheduled = new is not None and _readable(new) != _readable(job.definition)
@@ -189,7 +193,7 @@ def compare(job: Job, edit: Edit) -> Change:
         job=job,
         edit=edit,
         definition=new,
-        renamed=renamed,
+        relabelled=relabelled,
         rescheduled=rescheduled,
         replanned=(
             rescheduled
@@ -272,6 +276,7 @@ def carry_out(
         job=ChangedJob(
             id=job.id,
             name=after.name,
+            tags=after.tags,
             version=after.version,
             revision=after.revision,
             epoch=epoch,
@@ -321,7 +326,8 @@ def _after(change: Change, activated_at: Millis, now: Millis) -> Job:
     kept = job if change.paused and not begun else None
     return replace(
         job,
-        name=edit.definition.name if edit.definition is not None else job.name,
+        name=job.name if edit.definition is None else edit.definition.name,
+        tags=job.tags if edit.definition is None else edit.definition.tags,
         version=job.version + change.replanned,
         revision=job.revision + (change.definition is not None),
         changes=job.changes + 1,
@@ -371,6 +377,7 @@ def create(
         part=part,
         key=definition.key,
         name=definition.name,
+        tags=definition.tags,
         version=1,
         revision=1,
         changes=1,
@@ -391,6 +398,7 @@ def create(
             part=part,
             key=definition.key,
             name=definition.name,
+            tags=definition.tags,
             activated_at=start,
             paused=paused,
             paused_by=after.paused_by,

@@ -54,7 +54,7 @@ READ_ONLY = (
 
 _ONLY_ALONE = ("payload", "retry_policy", "next_runs")
 _TARGET_ITEM = ("kind", "name", "method", "url")
-_NOT_REVISED = ("key", "name", "payload", "paused")
+_NOT_REVISED = ("key", "name", "tags", "payload", "paused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,7 @@ def definition_fields(job: Job) -> dict[str, Any]:
     return {
         "key": job.key,
         "name": job.name,
+        "tags": list(job.tags),
         **schedule,
         "jitter_window": format_duration(definition.jitter_window),
         "overlap_policy": definition.overlap_policy,

@@ -79,6 +79,7 @@ class Job:
     part: int
     key: str
     name: str
+    tags: tuple[str, ...]
     version: int
     """The planning version: every change of the plan takes the next."""
     revision: int
@@ -139,10 +140,12 @@ class Chosen:
     """Some of active, paused, ended and deleted."""
     queue: str | None = None
     priority: int | None = None
+    tags: tuple[str, ...] = ()
+    """All of them."""
     target: str | None = None
     """A task's name, or how an address begins."""
     words: str | None = None
-    """A part of key, name, target or schedule in any case, or the whole id."""
+    """A part of key, name, tags, target or schedule in any case, or the whole id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,7 @@ class NewJob:
     part: int
     key: str
     name: str
+    tags: tuple[str, ...]
     activated_at: Millis
     paused: bool
     paused_by: str
@@ -164,6 +168,7 @@ class ChangedJob:
 
     id: UUID
     name: str
+    tags: tuple[str, ...]
     version: int
     revision: int
     epoch: int
@@ -327,6 +332,7 @@ def list_jobs(conn: Connection, *, look: Look, chosen: Chosen, limit: int) -> li
             "states": None if chosen.states is None else sorted(chosen.states),
             "queue": chosen.queue,
             "priority": chosen.priority,
+            "tags": list(chosen.tags),
             "target": chosen.target,
             "words": chosen.words,
         },
@@ -507,6 +513,7 @@ def insert_jobs(
             "ids": [job.id for job in jobs],
             "keys": [job.key for job in jobs],
             "names": [job.name for job in jobs],
+            "tags": [" ".join(job.tags) for job in jobs],
             "parts": [job.part for job in jobs],
             "activated_at": [job.activated_at for job in jobs],
             "paused": [job.paused for job in jobs],
@@ -552,6 +559,7 @@ def update_jobs(conn: Connection, *, jobs: Sequence[ChangedJob], now: Millis) ->
             "now": now,
             "ids": [job.id for job in jobs],
             "names": [job.name for job in jobs],
+            "tags": [" ".join(job.tags) for job in jobs],
             "versions": [job.version for job in jobs],
             "revisions": [job.revision for job in jobs],
             "epochs": [job.epoch for job in jobs],
@@ -738,17 +746,18 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    ident, tenant, part, key, name, version, revision, changes = row[:8]
-    paused, pause_note, paused_until, paused_by = row[8:12]
-    activated_at, created_at, updated_at, deleted_at = row[12:16]
-    schedule, jitter_window, overlap_policy, queue, priority = row[16:21]
-    target, payload, retry_policy = row[21:]
+    ident, tenant, part, key, name, tags, version, revision, changes = row[:9]
+    paused, pause_note, paused_until, paused_by = row[9:13]
+    activated_at, created_at, updated_at, deleted_at = row[13:17]
+    schedule, jitter_window, overlap_policy, queue, priority = row[17:22]
+    target, payload, retry_policy = row[22:]
     return Job(
         id=ident,
         tenant=tenant,
         part=part,
         key=key,
         name=name,
+        tags=tuple(tags),
         version=version,
         revision=revision,
         changes=changes,

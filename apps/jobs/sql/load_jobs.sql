@@ -1,9 +1,10 @@
 -- Read jobs, deleted ones too, each with its revision in force.
 -- writes: nothing
 -- index: chrono_job_pkey, chrono_job_revision_key
-SELECT j.id, j.tenant, j.part, j.key, j.name, j.version, j.revision, j.changes,
-    j.paused, j.pause_note, floor(extract(epoch FROM j.paused_until) * 1000)::bigint,
-    j.paused_by, floor(extract(epoch FROM j.activated_at) * 1000)::bigint,
+SELECT j.id, j.tenant, j.part, j.key, j.name, j.tags, j.version, j.revision,
+    j.changes, j.paused, j.pause_note,
+    floor(extract(epoch FROM j.paused_until) * 1000)::bigint, j.paused_by,
+    floor(extract(epoch FROM j.activated_at) * 1000)::bigint,
     floor(extract(epoch FROM j.created_at) * 1000)::bigint,
     floor(extract(epoch FROM j.updated_at) * 1000)::bigint,
     floor(extract(epoch FROM j.deleted_at) * 1000)::bigint, r.schedule::text,
