@@ -20,6 +20,7 @@ from apps.scheduler.dispatcher import Dispatcher
 from apps.scheduler.leadership import Leadership
 from apps.scheduler.store import FIRING
 from apps.scheduler.upkeep import Upkeep
+from chrono.rules import zones
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 
@@ -100,7 +101,11 @@ class Scheduler:
             stack.callback(self._step_down, dispatcher, leadership, voice)
             leadership.start()
             upkeep.start()
-            log.info("scheduler %s is up", leadership.owner)
+            log.info(
+                "scheduler %s is up, with the time zones of %s",
+                leadership.owner,
+                zones.data_version(),
+            )
             self._loop(dispatcher, leadership, hot, ear, voice, clock)
             log.info("scheduler %s stops", leadership.owner)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.metadata import version
 
 from chrono.rules.errors import UnknownTimezone
 
@@ -117,6 +118,11 @@ def load(name: str) -> Zone:
             field="timezone",
         )
     return Zone(name)
+
+
+def data_version() -> str:
+    """Return which release of the zone data is in force, such as 2026.6."""
+    return version("tzdata")
 
 
 @lru_cache(maxsize=1)
