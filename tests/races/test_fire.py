@@ -384,7 +384,7 @@ def test_an_entry_of_another_instant_is_not_fired_by_its_key(world: World) -> No
     world.check()
 
 
-def test_nothing_fires_before_its_time(world: World) -> None:
+def test_b06_nothing_fires_before_its_time(world: World) -> None:
     # The database's clock is asked in the statement, whatever the leader's clock says.
     leader = world.leader("leader", 6)
     job = world.job(part=6)

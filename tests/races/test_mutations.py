@@ -154,7 +154,7 @@ MUTATIONS = [
     ),
     Mutation(
         rule="nothing fires before the database's clock says so",
-        scenario=test_fire.test_nothing_fires_before_its_time,
+        scenario=test_fire.test_b06_nothing_fires_before_its_time,
         statement="fire_if_held",
         old="clock_timestamp()) ), taken",
         new="'infinity') ), taken",
