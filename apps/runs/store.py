@@ -38,8 +38,11 @@ _SQL = {
         "list_orphans",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
+        "cancel_if_blocked",
+        "cancel_blocked_of_jobs",
         "cancel_if_ready",
         "cancel_if_leased",
+        "end_lease",
         "locate_run",
         "get_run",
         "find_skip",
@@ -417,6 +420,35 @@ def cancel_timed_of_jobs(
     )
 
 
+def cancel_if_blocked(
+    conn: Connection, *, run: uuid.UUID, part: int, reason: int
+) -> bool:
+    """Cancel a run that waits behind a gate; return whether it did."""
+    return bool(
+        _SQL["cancel_if_blocked"].run(
+            conn, {"run": run, "part": part, "reason": reason}
+        )
+    )
+
+
+def cancel_blocked_of_jobs(
+    conn: Connection,
+    *,
+    jobs: Sequence[uuid.UUID],
+    parts: Sequence[int],
+    reason: int,
+) -> int:
+    """Cancel every run of these jobs that waits behind a gate; return how many.
+
+    ``parts`` are the jobs' partitions. Takes rows SKIP LOCKED, so it never waits.
+    """
+    return len(
+        _SQL["cancel_blocked_of_jobs"].run(
+            conn, {"jobs": list(jobs), "parts": list(parts), "reason": reason}
+        )
+    )
+
+
 def cancel_if_ready(conn: Connection, *, run: uuid.UUID, reason: int) -> bool:
     """Cancel a run that lies in ready; return whether it lay there.
 
@@ -425,9 +457,23 @@ def cancel_if_ready(conn: Connection, *, run: uuid.UUID, reason: int) -> bool:
     return bool(_SQL["cancel_if_ready"].run(conn, {"run": run, "reason": reason}))
 
 
-def cancel_if_leased(conn: Connection, *, run: uuid.UUID, part: int) -> bool:
+def cancel_if_leased(
+    conn: Connection, *, run: uuid.UUID, part: int, reason: int
+) -> bool:
     """Flag a run in execution as cancelled; return whether it is one."""
-    return bool(_SQL["cancel_if_leased"].run(conn, {"run": run, "part": part}))
+    return bool(
+        _SQL["cancel_if_leased"].run(conn, {"run": run, "part": part, "reason": reason})
+    )
+
+
+def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bool:
+    """End an execution at once as cancelled; return whether there was one.
+
+    What its worker writes of it later is dropped: its token is gone.
+    """
+    return bool(
+        _SQL["end_lease"].run(conn, {"run": run, "part": part, "reason": reason})
+    )
 
 
 def locate_run(conn: Connection, *, run: uuid.UUID, part: int) -> list[Place]:

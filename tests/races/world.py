@@ -123,8 +123,6 @@ class Leader:
             "tag": [row.due_at for row in rows],
             "fence": [self.terms[row.part].fence for row in rows],
             "skip": [skip for _ in rows],
-            "span": [0 for _ in rows],
-            "last_for": [0 for _ in rows],
             "bounded": [
                 job.bounded and row.kind in (TimerKind.SCHEDULE, TimerKind.LATE)
                 for row, job in zip(rows, jobs, strict=True)
@@ -138,6 +136,10 @@ class Leader:
                 else next_due
                 for at, row in zip(following, rows, strict=True)
             ],
+            "gated_n": [],
+            "gate": [],
+            "gate_reason": [],
+            "slot_n": [],
             "now": None,
             "slice": number,
             "horizon": self.world.horizon,

@@ -1,0 +1,213 @@
+"""Lets in what waits behind a gate: when there is a place, and at what rate.
+
+Catch-up and backfill have a rate of their own, so that live runs keep their second;
+runs behind others of their job are let in when one of those has ended; retries when
+their job is resumed. Nobody is let in while the job is paused.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apps.runs import cancel
+from apps.runs import store as runs
+from apps.runs.errors import RunNotFound
+from apps.runtime.sessions import Connection
+from apps.scheduler import store
+from apps.scheduler.batches import Fired, Moment, guards
+from apps.scheduler.cache import Cache, Definition
+from apps.scheduler.load import Loader
+from apps.scheduler.places import Places
+from apps.scheduler.store import Live, Waiting
+from chrono.rules.instants import SECOND, Millis
+from chrono.rules.overlap import Check
+from chrono.rules.partitions import PARTITIONS
+from chrono.rules.states import Reason
+
+log = logging.getLogger("chrono.scheduler")
+
+STEP: Millis = 250
+LOOK_EVERY: Millis = 30_000
+"""How often it looks whether something waits that nobody told of."""
+MOST_JOBS = 200
+NOBODY = uuid.UUID(int=0)
+START = (-1, NOBODY)
+REPLACING = ("cancel_other", "terminate_other")
+
+
+@dataclass(slots=True)
+class _Gate:
+    """One gate, and where the walk along its jobs stands."""
+
+    reason: Reason
+    after: tuple[int, uuid.UUID] = START
+    awake: bool = True
+    """Whether the walk has met a job that may run."""
+    next: Millis = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Admission:
+    """How many runs of a job are let in, and whether they take slots."""
+
+    job: Waiting
+    count: int
+    slot: bool
+
+
+class Lane:
+    """The gates of the partitions held; :meth:`step` is one round."""
+
+    def __init__(
+        self, conn: Connection, cache: Cache, loader: Loader, *, rate: float
+    ) -> None:
+        self._conn = conn
+        self._cache = cache
+        self._loader = loader
+        self._places = Places(conn)
+        self._rate = rate
+        self._tokens = 0.0
+        self._filled: Millis | None = None
+        self._served = START
+        self._gates = [
+            _Gate(Reason.OVERLAP),
+            _Gate(Reason.PAUSED),
+            _Gate(Reason.CATCH_UP),
+        ]
+
+    def notice(self) -> None:
+        """Look with the next step: something waits, or may go on."""
+        for gate in self._gates:
+            gate.next = 0
+
+    def due(self) -> Millis:
+        """Return when the next step is due."""
+        return min(gate.next for gate in self._gates)
+
+    def step(self, moment: Moment) -> Fired:
+        """Let in what may go; return what came of it."""
+        fired = Fired()
+        for gate in self._gates:
+            if moment.now >= gate.next:
+                self._walk(gate, moment, fired)
+        return fired
+
+    def _walk(self, gate: _Gate, moment: Moment, fired: Fired) -> None:
+        """Look at the next jobs behind a gate; at the end of the walk begin anew."""
+        found = store.list_waiting(
+            self._conn, gate=gate.reason.label, after=gate.after, limit=MOST_JOBS
+        )
+        here = [
+            one
+            for one in found
+            if one.part in self._cache.held and (one.deleted or not one.paused)
+        ]
+        gate.awake |= bool(here)
+        if here:
+            self._admit(gate, here, moment, fired)
+        if len(found) == MOST_JOBS:
+            gate.after = (found[-1].part, found[-1].job_id)
+            gate.next = moment.now + STEP
+            return
+        gate.next = moment.now + (STEP if gate.awake else LOOK_EVERY)
+        gate.after, gate.awake = START, False
+
+    def _admit(
+        self, gate: _Gate, jobs: list[Waiting], moment: Moment, fired: Fired
+    ) -> None:
+        wanted = self._choose(gate, jobs, moment)
+        if not wanted:
+            return
+        held, queues = store.admit_if_held(
+            self._conn, batch=self._batch(gate, wanted, moment)
+        )
+        if gate.reason is Reason.CATCH_UP:
+            self._tokens -= len(queues)
+            self._served = (wanted[-1].job.part, wanted[-1].job.job_id)
+        fired.readied += len(queues)
+        fired.queues.update(queues)
+        fired.stale |= {one.job.part for one in wanted} - held
+
+    def _choose(
+        self, gate: _Gate, jobs: list[Waiting], moment: Moment
+    ) -> list[_Admission]:
+        """Return how many runs of which jobs are let in."""
+        if gate.reason is Reason.PAUSED:
+            # They have their place already: they were running before.
+            return [_Admission(job=job, count=MOST_JOBS, slot=False) for job in jobs]
+        definitions = self._loader.definitions({(j.job_id, j.revision) for j in jobs})
+        known = [
+            (job, definitions[job.job_id, job.revision])
+            for job in jobs
+            if (job.job_id, job.revision) in definitions
+        ]
+        bounded = [
+            (job.part, job.job_id)
+            for job, definition in known
+            if definition.check is not Check.NOTHING
+        ]
+        live = self._places.live(bounded, moment.now) if bounded else {}
+        if gate.reason is Reason.OVERLAP:
+            self._replace(known, live)
+            most = MOST_JOBS * MOST_JOBS
+        else:
+            most = self._fill(moment.now)
+            known.sort(key=lambda one: (one[0].part, one[0].job_id) <= self._served)
+        admissions: list[_Admission] = []
+        for job, definition in known:
+            slot = definition.check is not Check.NOTHING
+            # Of one job no more than a share, so that others have a turn.
+            free = definition.bound - len(live[job.job_id].runs) if slot else MOST_JOBS
+            free = min(free, most, max(1, most // 4))
+            if free > 0:
+                most -= free
+                admissions.append(_Admission(job=job, count=free, slot=slot))
+        return admissions
+
+    def _fill(self, now: Millis) -> int:
+        """Return how many catch-up runs may go, of a second's worth at most."""
+        share = self._rate * len(self._cache.held) / PARTITIONS
+        passed = 0 if self._filled is None else max(0, now - self._filled)
+        self._tokens = min(max(1.0, share), self._tokens + passed * share / SECOND)
+        self._filled = now
+        return int(self._tokens)
+
+    def _replace(
+        self,
+        known: Iterable[tuple[Waiting, Definition]],
+        live: Mapping[uuid.UUID, Live],
+    ) -> None:
+        """Call off what newer runs of a job replace; they come in when it has ended."""
+        for job, definition in known:
+            if definition.overlap not in REPLACING:
+                continue
+            seen = live[job.job_id]
+            older = (*seen.runs, *seen.buffered)[: -definition.bound]
+            for run in older:
+                end = definition.overlap == "terminate_other"
+                self._call_off(run, job.part, end=end)
+
+    def _call_off(self, run: uuid.UUID, part: int, *, end: bool) -> None:
+        try:
+            cancel.cancel(self._conn, run, reason=Reason.REPLACED)
+            if end:
+                runs.end_lease(self._conn, run=run, part=part, reason=Reason.REPLACED)
+        except RunNotFound:
+            log.warning("run %s is to be replaced, but is nowhere", run)
+
+    def _batch(
+        self, gate: _Gate, wanted: list[_Admission], moment: Moment
+    ) -> dict[str, Any]:
+        parts = {one.job.part for one in wanted}
+        return {
+            **guards(self._cache.held[part].term for part in parts),
+            "gate": gate.reason.label,
+            "part": [one.job.part for one in wanted],
+            "job": [one.job.job_id for one in wanted],
+            "count": [one.count for one in wanted],
+            "slot": [one.slot for one in wanted],
+            "slice": moment.slice,
+            "now": moment.override,
+        }
