@@ -533,11 +533,10 @@ def _plan(conn: Connection, timers: Sequence[Timer], horizon: Millis) -> None:
 def _settle_deleted(conn: Connection, deleted: Sequence[Change]) -> None:
     if not deleted:
         return
+    jobs = [change.job.id for change in deleted]
+    parts = sorted({change.job.part for change in deleted})
     for timers in runs.TIMERS:
         runs.cancel_timed_of_jobs(
-            conn,
-            jobs=[change.job.id for change in deleted],
-            parts=sorted({change.job.part for change in deleted}),
-            reason=Reason.DELETED,
-            timers=timers,
+            conn, jobs=jobs, parts=parts, reason=Reason.DELETED, timers=timers
         )
+    runs.cancel_blocked_of_jobs(conn, jobs=jobs, parts=parts, reason=Reason.DELETED)

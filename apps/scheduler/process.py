@@ -16,7 +16,7 @@ from apps.runtime.sessions import (
     connect_listener,
     connect_upkeep,
 )
-from apps.scheduler.dispatcher import Dispatcher
+from apps.scheduler.dispatcher import CATCHUP_RATE, Dispatcher
 from apps.scheduler.leadership import Leadership
 from apps.scheduler.upkeep import Upkeep
 from chrono.rules.errors import ChronoError
@@ -32,8 +32,15 @@ REST_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 class Scheduler:
     """One scheduler process; :meth:`run` until asked to stop."""
 
-    def __init__(self, url: str, *, clock_shift: Millis = 0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock_shift: Millis = 0,
+        catchup_rate: float = CATCHUP_RATE,
+    ) -> None:
         self._url = url
+        self._rate = catchup_rate
         self._shift = clock_shift
         self._served = False
         self._losses = 0
@@ -72,7 +79,9 @@ class Scheduler:
             )
             voice = notify.Voice(mouth)
             clock = DatabaseClock(hot, shift=self._shift)
-            dispatcher = Dispatcher(hot, clock, progress=self._firing.beat)
+            dispatcher = Dispatcher(
+                hot, clock, progress=self._firing.beat, catchup_rate=self._rate
+            )
             upkeep = Upkeep(
                 lambda: connect_upkeep(self._url, name="chrono upkeep"),
                 clock,
