@@ -218,6 +218,16 @@ COMPONENTS: dict[str, Schema] = {
                 "type": ["object", "null"],
                 "description": "Of the last attempt that failed.",
             },
+            "missed_from": {
+                **nullable(INSTANT),
+                "description": "Of a run that stands for several missed occurrences: "
+                "the first one's scheduled_for.",
+            },
+            "missed_to": {**nullable(INSTANT), "description": "The last one's."},
+            "missed_count": {
+                **nullable(WHOLE),
+                "description": "How many they are, its own included.",
+            },
         }
     ),
     "RunPage": record(

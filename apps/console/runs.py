@@ -460,6 +460,10 @@ def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, objec
         facts.append(("Lease until", shown.instant(lease, now)))
     if row.kind == TimerKind.RETRY:
         facts.append(("Next retry at", shown.instant(row.due_at, now)))
+    if detail.missed is not None:
+        since = shown.instant(detail.missed.first, now)
+        facts.append(("Missed occurrences", detail.missed.count))
+        facts.append(("Missed since", since))
     return facts
 
 

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
+from chrono.rules.keys import partition_of_run, scheduled_for_of
 from chrono.rules.states import RunState
 
 _SQL = {
@@ -26,6 +27,7 @@ _SQL = {
         "insert_run_input",
         "load_run_inputs",
         "load_run_priorities",
+        "load_missed",
         "purge_run_inputs",
         "insert_slot",
         "has_slots",
@@ -58,6 +60,8 @@ _SQL = {
     )
 }
 TIMERS = ("chrono_timer", "chrono_timer_far")
+MOST_COLLAPSED = 1_000
+"""How many rows of the ledger are added up for one run; a row may be a stretch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,16 @@ class Target:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """The missed occurrences that one run stands for, itself among them."""
+
+    first: Millis
+    last: Millis
+    """The run's own instant."""
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +179,8 @@ class RunDetail:
     error_reason: int | None
     error: str | None
     error_at: Millis | None
+    missed: Missed | None = None
+    """What it stands for besides itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +311,29 @@ def load_run_priorities(
     """Return the priorities that those of these (part, run) have of their own."""
     rows = _SQL["load_run_priorities"].run(conn, _places(runs))
     return {run: int(priority) for run, priority in rows}
+
+
+def load_missed(
+    conn: Connection, *, runs: Sequence[tuple[uuid.UUID, uuid.UUID]]
+) -> dict[uuid.UUID, Missed]:
+    """Return what those of these runs stand for that stand for several occurrences.
+
+    Runs are given as (run, job), and are the schedule's own.
+    """
+    rows = _SQL["load_missed"].run(
+        conn,
+        {
+            "parts": [partition_of_run(run) for run, _ in runs],
+            "jobs": [job for _, job in runs],
+            "runs": [run for run, _ in runs],
+            "instants": [scheduled_for_of(run) for run, _ in runs],
+            "most": MOST_COLLAPSED,
+        },
+    )
+    return {
+        run: Missed(first=first, last=scheduled_for_of(run), count=count)
+        for run, first, count in rows
+    }
 
 
 def purge_run_inputs(conn: Connection, *, before: uuid.UUID, limit: int) -> int:

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from uuid import UUID
 
 from chrono.rules.instants import MINUTE, Millis
+from chrono.rules.keys import is_extra, scheduled_for_of
 from chrono.rules.policy import Policy
 from chrono.rules.schedule import (
     Schedule,
@@ -72,6 +74,17 @@ class CatchUp:
 def missed_until(now: Millis, offset: Millis) -> Millis:
     """Return up to which nominal instant a job's occurrences are missed, not late."""
     return now - LATE - offset - 1
+
+
+def may_stand_for_others(run: UUID, *, begun: Millis | None) -> bool:
+    """Return whether missed occurrences may be collapsed into a run.
+
+    Only into one of the schedule's own that begins, or began, too late for its instant;
+    None stands for one that has not begun.
+    """
+    if is_extra(run):
+        return False
+    return begun is None or begun - scheduled_for_of(run) > LATE
 
 
 def is_past_deadline(

@@ -94,3 +94,35 @@ def make_ready(
         [job.id, fence, job.part, priority, attempt, job.queue, instants, runs],
     )
     return runs
+
+
+def make_skip(
+    conn: Connection,
+    job: SeededJob,
+    at: Millis,
+    *,
+    reason: int,
+    count: int = 1,
+    last: Millis | None = None,
+    group: int = 0,
+) -> None:
+    """Write a skipped occurrence of a job, or a stretch of them, into the ledger."""
+    conn.execute(
+        """
+        INSERT INTO chrono_occurrence (scheduled_for, job_id, run_id, fence, version,
+            revision, attempt_group, part, outcome, kind, reason, occurrences,
+            last_scheduled_for)
+        VALUES (to_timestamp(%s / 1000.0), %s, %s, 0, 1, 1, %s, %s, 2, 1, %s,
+            nullif(%s, 1), to_timestamp(%s / 1000.0))
+        """,
+        [
+            at,
+            job.id,
+            run_id(job.id, at, group, job.part),
+            group,
+            job.part,
+            reason,
+            count,
+            last,
+        ],
+    )
