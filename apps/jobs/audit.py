@@ -44,6 +44,7 @@ CONSTRAINTS = (
     ("chrono_run_input", "chrono_run_input_some"),
     ("chrono_job", "chrono_job_instants"),
     ("chrono_job", "chrono_job_paused_until"),
+    ("chrono_job", "chrono_job_tags"),
     ("chrono_job_revision", "chrono_job_revision_instants"),
     ("chrono_job_revision", "chrono_job_revision_payload_size"),
     ("chrono_job_revision", "chrono_job_revision_payload_depth"),

@@ -34,8 +34,9 @@ from apps.jobs.editing import (
 )
 from apps.jobs.errors import JobNotFound, KeyTaken
 from apps.jobs.json_value import check_note
-from apps.jobs.planning import LEDGER_KEPT, Timer
+from apps.jobs.planning import Timer
 from apps.jobs.public import audited
+from apps.jobs.selectors import read_decisions
 from apps.jobs.transactions import Open, open_change
 from apps.runs import store as runs
 from apps.runtime.sessions import Connection
@@ -468,7 +469,7 @@ def _write(
     epochs = store.bump_epochs(conn, parts=[job.part for job in jobs])
     instant = store.read_instant(conn)
     now = instant.now if now is None else now
-    decided = store.read_decided(conn, jobs=jobs, since=now - LEDGER_KEPT)
+    decided = read_decisions(conn, jobs, now=now)
     written = [
         carry_out(
             change,

@@ -8,21 +8,26 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 from apps.jobs.errors import NotSupportedYet, UnknownField
 from apps.jobs.json_value import check_json, check_text
 from apps.jobs.target import parse_target
-from chrono.rules import retry
+from chrono.rules import policy, retry
 from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadSchedule, BadValue
 from chrono.rules.instants import HOUR, Millis
 from chrono.rules.jitter import default_window
+from chrono.rules.policy import POLICY_FIELDS, OverlapPolicy, Policy
 from chrono.rules.schedule import (
+    KINDS,
     SCHEDULE_FIELDS,
     CronSchedule,
+    FixedDelay,
     Interval,
+    Once,
     Schedule,
     period,
     resolve,
@@ -34,33 +39,31 @@ from chrono.rules.states import Priority, priority_from_name
 
 LONGEST_KEY = 200
 LONGEST_NAME = 200
+MOST_TAGS = 20
 WIDEST_JITTER: Millis = HOUR
-OVERLAP_POLICIES = ("skip", "allow_all")
 
-FIELDS = SCHEDULE_FIELDS | {
-    "key",
-    "name",
-    "target",
-    "payload",
-    "jitter_window",
-    "time_critical",
-    "overlap_policy",
-    "queue",
-    "priority",
-    "retry_policy",
-    "paused",
-}
+FIELDS = (
+    SCHEDULE_FIELDS
+    | POLICY_FIELDS
+    | {
+        "key",
+        "name",
+        "tags",
+        "target",
+        "payload",
+        "jitter_window",
+        "time_critical",
+        "overlap_policy",
+        "queue",
+        "priority",
+        "retry_policy",
+        "paused",
+    }
+)
 _LATER = frozenset(
     {
-        "catchup_policy",
-        "max_delay",
-        "max_concurrent_runs",
-        "tags",
-        "ends_at",
-        "remaining_runs",
         "pause_note",
         "paused_until",
-        "pause_on_failure",
         "delivery",
         "transactional",
         "concurrency_key",
@@ -74,9 +77,9 @@ _LATER = frozenset(
         "heartbeat_every",
     }
 )
-_OVERLAP_LATER = ("buffer_one", "buffer_all", "cancel_other", "terminate_other")
 _CRON_ONLY = ("timezone", "seconds", "dst_gap", "dst_fold")
 _QUEUE = re.compile(r"[a-z0-9_.-]{1,64}")
+_TAG = re.compile(r"[a-z0-9_.:/-]{1,50}")
 _NOBODY = UUID(int=0)
 
 
@@ -86,13 +89,16 @@ class Definition:
 
     key: str
     name: str
+    tags: tuple[str, ...]
+    """Sorted, each once."""
     schedule: Schedule
     """As written: H not yet resolved, an interval without `starts_at` not yet
     anchored. :meth:`schedule_of` gives the job's own."""
     anchored: bool
-    """Whether an interval's anchor was given."""
+    """Whether the anchor of an interval or a delay was given."""
     jitter_window: Millis
-    overlap_policy: str
+    overlap_policy: OverlapPolicy
+    policy: Policy
     queue: str
     priority: Priority
     target: dict[str, Any]
@@ -104,7 +110,7 @@ class Definition:
     def schedule_of(self, job_id: UUID, *, created_at: Millis) -> Schedule:
         """Return the schedule of this job: H by its id, intervals from its creation."""
         schedule = resolve(self.schedule, job_id)
-        if isinstance(schedule, Interval) and not self.anchored:
+        if isinstance(schedule, Interval | FixedDelay) and not self.anchored:
             return replace(schedule, anchor=created_at)
         return schedule
 
@@ -130,10 +136,12 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
     return Definition(
         key=check_text(data.get("key"), field="key", most=LONGEST_KEY),
         name=check_text(data.get("name", ""), field="name", most=LONGEST_NAME, least=0),
+        tags=_tags(data.get("tags", [])),
         schedule=schedule,
         anchored=data.get("starts_at") is not None,
         jitter_window=_jitter_window(data, resolve(schedule, _NOBODY)),
-        overlap_policy=_overlap_policy(data.get("overlap_policy", "skip")),
+        overlap_policy=policy.overlap_from_name(data.get("overlap_policy", "skip")),
+        policy=_policy(data, schedule),
         queue=_queue(data.get("queue", "default")),
         priority=priority_from_name(data.get("priority", "normal")),
         target=parse_target(data.get("target")),
@@ -155,6 +163,21 @@ def parse_schedule(
     return schedule, _jitter_window(data, resolve(schedule, _NOBODY))
 
 
+def check_tag(value: object, *, field: str = "tags") -> str:
+    """Return a tag as it is. Raises BadValue where it is none, with the right form."""
+    if not isinstance(value, str):
+        raise BadValue("A tag is text; put a number in quotes.", field=field)
+    if _TAG.fullmatch(value):
+        return value
+    lower = value.lower()
+    if _TAG.fullmatch(lower):
+        raise BadValue(f"A tag is lower case: {lower}, not {value}.", field=field)
+    raise BadValue(
+        f"{value[:60]!r} is no tag: 1 to 50 characters of a-z, 0-9, _ . : / and -.",
+        field=field,
+    )
+
+
 def _check_names(data: Mapping[str, Any]) -> None:
     for name in data:
         if name in FIELDS:
@@ -168,7 +191,7 @@ def _check_names(data: Mapping[str, Any]) -> None:
 
 
 def _schedule(data: Mapping[str, Any], *, anchor: Millis = 0) -> Schedule:
-    for name in ("cron", "interval", "run_at", "starts_at"):
+    for name in (*KINDS, "starts_at", "ends_at"):
         value = data.get(name)
         # An empty list is not left out either, though both are false.
         if value is not None and not isinstance(value, str):
@@ -180,12 +203,10 @@ def _schedule(data: Mapping[str, Any], *, anchor: Millis = 0) -> Schedule:
         for name in _CRON_ONLY:
             if data.get(name) is not None:
                 raise BadValue(f"{name} belongs to a cron schedule.", field=name)
-    if not isinstance(schedule, Interval) and data.get("starts_at") is not None:
-        raise BadValue(
-            "starts_at is where an interval begins to count; other schedules "
-            "do not have it yet.",
-            field="starts_at",
-        )
+    if isinstance(schedule, Once):
+        for name in ("starts_at", "ends_at"):
+            if data.get(name) is not None:
+                raise BadValue(f"A job with run_at has no {name}.", field=name)
     validate(resolve(schedule, _NOBODY))
     return schedule
 
@@ -215,16 +236,20 @@ def _jitter_window(data: Mapping[str, Any], schedule: Schedule) -> Millis:
     return window
 
 
-def _overlap_policy(value: object) -> str:
-    field = "overlap_policy"
-    if value in _OVERLAP_LATER:
-        raise NotSupportedYet(
-            f"overlap_policy {value} is not supported yet; use skip or allow_all.",
-            field=field,
-        )
-    if value not in OVERLAP_POLICIES:
-        raise BadValue("overlap_policy is skip or allow_all.", field=field)
-    return str(value)
+def _policy(data: Mapping[str, Any], schedule: Schedule) -> Policy:
+    policies = policy.from_json(data)
+    alone = "A job with run_at has one occurrence"
+    if isinstance(schedule, Once) and policies.remaining_runs is not None:
+        raise BadValue(f"{alone}, and no remaining_runs.", field="remaining_runs")
+    if isinstance(schedule, FixedDelay):
+        for name in ("catchup_policy", "max_delay"):
+            if getattr(policies, name) != getattr(policy.DEFAULT, name):
+                raise BadValue(
+                    f"A fixed_delay counts from the end of a run and misses nothing: "
+                    f"it has no {name}.",
+                    field=name,
+                )
+    return policies
 
 
 def _queue(value: object) -> str:
@@ -233,6 +258,19 @@ def _queue(value: object) -> str:
             "A queue's name is a-z, 0-9, _ . and -, at most 64.", field="queue"
         )
     return value
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    field = "tags"
+    if not isinstance(value, list):
+        raise BadValue("tags is a list of words.", field=field)
+    if len(value) > MOST_TAGS:
+        raise BadValue(f"A job has at most {MOST_TAGS} tags.", field=field)
+    tags = sorted(check_tag(tag) for tag in value)
+    for tag, following in pairwise(tags):
+        if tag == following:
+            raise BadValue(f"The tag {tag} is there twice.", field=field)
+    return tuple(tags)
 
 
 def _payload(value: object) -> object:

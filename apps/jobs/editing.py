@@ -31,10 +31,12 @@ from apps.jobs.planning import (
     start_of_plan,
 )
 from apps.jobs.store import ChangedJob, Decided, Job, NewJob, Revision
-from chrono.rules.errors import BadValue
+from chrono.rules import policy
+from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.keys import uuid7
 from chrono.rules.partitions import partition_of
+from chrono.rules.policy import Policy
 from chrono.rules.schedule import Once, Schedule, schedule_from_json
 from chrono.rules.states import Reason
 
@@ -103,7 +105,8 @@ class Change:
     edit: Edit
     definition: Revision | None
     """The new revision, if one is made."""
-    renamed: bool
+    relabelled: bool
+    """Whether its name or its tags change: what no revision has."""
     rescheduled: bool
     replanned: bool
     """Whether the plan changes: schedule or jitter, pause, resume, skip, delete."""
@@ -118,7 +121,7 @@ class Change:
             return () if self.job.deleted_at is not None else ("deleted",)
         if self.edit.restored:
             return ("restored",)
-        done = ["changed"] if self.definition is not None or self.renamed else []
+        done = ["changed"] if self.definition is not None or self.relabelled else []
         if self.paused != self.job.paused or self.repaused:
             done.append("paused" if self.paused else "resumed")
         if self.edit.skip:
@@ -173,15 +176,18 @@ def compare(job: Job, edit: Edit) -> Change:
     if job.deleted_at is None and edit.restored:
         raise JobNotDeleted
     paused = _paused(job, edit)
-    new, renamed = None, False
+    new, relabelled = None, False
     if edit.definition is not None:
         if edit.definition.key != job.key:
             raise BadValue("The key of a job does not change.", field="key")
         new = to_revision(edit.definition, job.id, created_at=job.created_at)
-        renamed = edit.definition.name != job.name
+        relabelled = (edit.definition.name, edit.definition.tags) != (
+            job.name,
+            job.tags,
+        )
         if _same(new, job.definition):
             new = None
-    rescheduled = new is not None and schedule_of(new) != schedule_of(job.definition)
+    rescheduled = new is not None and _readable(new) != _readable(job.definition)
     jitter_changed = (
         new is not None and new.jitter_window != job.definition.jitter_window
     )
@@ -189,11 +195,12 @@ def compare(job: Job, edit: Edit) -> Change:
         job=job,
         edit=edit,
         definition=new,
-        renamed=renamed,
+        relabelled=relabelled,
         rescheduled=rescheduled,
         replanned=(
             rescheduled
             or jitter_changed
+            or (new is not None and _limit(new) != _limit(job.definition))
             or paused != job.paused
             or bool(edit.skip)
             or edit.restored
@@ -249,6 +256,7 @@ def carry_out(
     if change.paused and edit.until is not None and edit.until <= now:
         raise BadValue("A pause ends in the future.", field="until")
     activated_at = job.activated_at
+    left = _left(change, decided)
     timers: list[Timer] = []
     skips: list[Skip] = []
     skipped: list[Skip] = []
@@ -258,22 +266,28 @@ def carry_out(
         )
         activated_at = max(_instant(change, now), known)
         if not job.paused and job.deleted_at is None:
-            old = _plan(job, job.definition, job.version, job.revision)
-            timers, skips = _decide_past(change, old, known, now, limit)
-        plan = _new_plan(change)
+            timers, skips = _decide_past(change, known, now, limit)
         if edit.skip:
-            skipped = _skip(change, plan, after=activated_at)
+            skipped = _skip(change, after=activated_at)
             activated_at = skipped[-1].scheduled_for
+        if left is not None:
+            timers = timers[:left]
+            left -= len(timers)
         if not change.paused and not edit.deleted:
             following = plan_next(
-                plan, after=activated_at, now=now, prev=decided.last_run
+                _new_plan(change),
+                after=activated_at,
+                now=now,
+                prev=decided.last_run,
+                remaining=left,
             )
             timers += [] if following is None else [following]
-    after = _after(change, activated_at, now)
+    after = replace(_after(change, activated_at, now), remaining_runs=left)
     return Written(
         job=ChangedJob(
             id=job.id,
             name=after.name,
+            tags=after.tags,
             version=after.version,
             revision=after.revision,
             epoch=epoch,
@@ -283,6 +297,7 @@ def carry_out(
             paused_until=after.paused_until,
             paused_by=after.paused_by,
             deleted=after.deleted_at is not None,
+            remaining_runs=left,
         ),
         after=after,
         revision=change.definition,
@@ -298,11 +313,27 @@ def _instant(change: Change, now: Millis) -> Millis:
     return now if change.paused or until is None else until
 
 
-def _skip(change: Change, plan: Plan, *, after: Millis) -> list[Skip]:
-    skipped = skip_next(plan, after=after, count=change.edit.skip)
+def _skip(change: Change, *, after: Millis) -> list[Skip]:
+    skipped = skip_next(_new_plan(change), after=after, count=change.edit.skip)
     if change.paused or not skipped:
         raise NothingToSkip
     return skipped
+
+
+def _left(change: Change, decided: Decided) -> int | None:
+    """Return how many runs of the schedule are left, before what is decided now."""
+    job = change.job
+    limit = _limit(change.definition or job.definition)
+    changed = limit != _limit(job.definition)
+    return limit if limit is None or changed else decided.remaining
+
+
+def _limit(revision: Revision) -> int | None:
+    """Return how many runs a revision gives its schedule; None for any number."""
+    try:
+        return policy_of(revision).remaining_runs
+    except ChronoError:
+        return None
 
 
 def _new_plan(change: Change) -> Plan:
@@ -323,7 +354,8 @@ def _after(change: Change, activated_at: Millis, now: Millis) -> Job:
     kept = job if change.paused and not begun else None
     return replace(
         job,
-        name=edit.definition.name if edit.definition is not None else job.name,
+        name=job.name if edit.definition is None else edit.definition.name,
+        tags=job.tags if edit.definition is None else edit.definition.tags,
         version=job.version + change.replanned,
         revision=job.revision + (change.definition is not None),
         changes=job.changes + 1,
@@ -364,15 +396,20 @@ def create(
         revision=1,
         schedule=schedule,
         jitter_window=new.jitter_window,
+        policy=definition.policy,
     )
     paused = bool(definition.paused)
-    first = None if paused else plan_next(plan, after=start, now=now, prev=None)
+    limit = definition.policy.remaining_runs
+    first = plan_next(plan, after=start, now=now, prev=None, remaining=limit)
+    if first is None:
+        raise BadValue("It is over before it begins.", field="ends_at")
     after = Job(
         id=job_id,
         tenant=tenant,
         part=part,
         key=definition.key,
         name=definition.name,
+        tags=definition.tags,
         version=1,
         revision=1,
         changes=1,
@@ -384,6 +421,7 @@ def create(
         created_at=now,
         updated_at=now,
         deleted_at=None,
+        remaining_runs=limit,
         definition=new,
     )
     return Created(
@@ -393,12 +431,14 @@ def create(
             part=part,
             key=definition.key,
             name=definition.name,
+            tags=definition.tags,
             activated_at=start,
             paused=paused,
             paused_by=after.paused_by,
+            remaining_runs=limit,
         ),
         revision=new,
-        timers=[] if first is None else [first],
+        timers=[] if paused else [first],
     )
 
 
@@ -420,6 +460,7 @@ def to_revision(
         target=definition.target,
         payload=definition.payload,
         retry_policy=definition.retry_policy,
+        policy=policy.to_json(definition.policy),
     )
 
 
@@ -428,16 +469,35 @@ def schedule_of(revision: Revision) -> Schedule:
     return schedule_from_json(revision.schedule)
 
 
+def policy_of(revision: Revision) -> Policy:
+    """Return the further policies of a revision as a value."""
+    return policy.from_json(revision.policy)
+
+
+def _readable(revision: Revision) -> Schedule | None:
+    """Return the schedule of a revision, None where it cannot be read."""
+    try:
+        return schedule_of(revision)
+    except ChronoError:
+        return None
+
+
 def _decide_past(
-    change: Change, old: Plan, known: Millis, now: Millis, limit: int
+    change: Change, known: Millis, now: Millis, limit: int
 ) -> tuple[list[Timer], list[Skip]]:
-    if change.edit.deleted:
-        reason = Reason.ENDED
-    elif change.paused:
-        reason = Reason.PAUSED
-    else:
-        return catch_up(old, decided=known, now=now, limit=limit)
-    return [], skip_past(old, decided=known, now=now, reason=reason, limit=limit)
+    """Return what becomes of the old plan's occurrences up to now.
+
+    A schedule that cannot be read has none: such a job can be mended and deleted.
+    """
+    job = change.job
+    try:
+        old = _plan(job, job.definition, job.version, job.revision)
+        if not change.edit.deleted and not change.paused:
+            return catch_up(old, decided=known, now=now, limit=limit)
+        reason = Reason.ENDED if change.edit.deleted else Reason.PAUSED
+        return [], skip_past(old, decided=known, now=now, reason=reason, limit=limit)
+    except ChronoError:
+        return [], []
 
 
 def _plan(job: Job, definition: Revision, version: int, revision: int) -> Plan:
@@ -448,16 +508,24 @@ def _plan(job: Job, definition: Revision, version: int, revision: int) -> Plan:
         revision=revision,
         schedule=schedule_of(definition),
         jitter_window=definition.jitter_window,
+        policy=policy_of(definition),
     )
 
 
 def _same(new: Revision, old: Revision) -> bool:
     """Return whether two revisions mean the same; how H was written does not count."""
     return (
-        schedule_of(new) == schedule_of(old)
+        _readable(new) == _readable(old)
         and same_json(new.payload, old.payload)
         and same_json(new.target, old.target)
         and same_json(new.retry_policy, old.retry_policy)
-        and replace(new, schedule={}, payload=None, target={}, retry_policy={})
-        == replace(old, schedule={}, payload=None, target={}, retry_policy={})
+        and same_json(new.policy, old.policy)
+        and _plain(new) == _plain(old)
+    )
+
+
+def _plain(revision: Revision) -> Revision:
+    """Return a revision without what is compared as JSON."""
+    return replace(
+        revision, schedule={}, payload=None, target={}, retry_policy={}, policy={}
     )

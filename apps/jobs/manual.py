@@ -14,7 +14,7 @@ from uuid import UUID
 
 from apps.jobs import store
 from apps.jobs.commands import COMMAND, LONGEST_NOTE
-from apps.jobs.editing import schedule_of
+from apps.jobs.editing import policy_of, schedule_of
 from apps.jobs.errors import JobDeleted, JobNotFound
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.planning import Timer
@@ -28,6 +28,8 @@ from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
+from chrono.rules.overlap import Check, check
+from chrono.rules.policy import overlap_from_name
 from chrono.rules.schedule import Once
 from chrono.rules.states import Priority, TimerKind
 
@@ -190,5 +192,8 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
 
 
 def _is_bounded(job: Job) -> bool:
-    once = isinstance(schedule_of(job.definition), Once)
-    return job.definition.overlap_policy == "skip" and not once
+    if isinstance(schedule_of(job.definition), Once):
+        return False
+    policies = policy_of(job.definition)
+    overlap = overlap_from_name(job.definition.overlap_policy)
+    return check(overlap, policies.max_concurrent_runs) is not Check.NOTHING

@@ -1,5 +1,6 @@
 """The tables of definitions."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from apps.tenants.scoping import TenantScoped
@@ -12,6 +13,7 @@ class Job(TenantScoped):
     tenant = models.IntegerField(default=1)
     key = models.CharField(max_length=200)
     name = models.CharField(max_length=200, blank=True)
+    tags = ArrayField(models.TextField(), default=list, db_default=[], blank=True)
     part = models.SmallIntegerField()
     version = models.IntegerField(
         default=1,

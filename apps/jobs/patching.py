@@ -11,8 +11,8 @@ from typing import Any
 from apps.jobs.definition import Definition, parse_definition
 from apps.jobs.public import READ_ONLY, definition_fields
 from apps.jobs.store import Job
-from chrono.rules.errors import BadValue
-from chrono.rules.jitter import default_window
+from chrono.rules.errors import BadValue, ChronoError
+from chrono.rules.jitter import WIDEST_DEFAULT, default_window
 from chrono.rules.schedule import SCHEDULE_FIELDS, schedule_from_json
 
 DEPTH = 40
@@ -50,10 +50,18 @@ def _drop_schedule(base: dict[str, Any], patch: Mapping[str, Any]) -> None:
 def _drop_jitter(base: dict[str, Any], patch: Mapping[str, Any], job: Job) -> None:
     """A default follows the schedule; what somebody chose stays."""
     moved = any(name in patch for name in SCHEDULE_FIELDS)
-    schedule = schedule_from_json(job.definition.schedule)
-    default = job.definition.jitter_window == default_window(schedule)
-    if (moved and default) or patch.get("time_critical") is True:
+    if (moved and _is_default(job)) or patch.get("time_critical") is True:
         base.pop("jitter_window")
+
+
+def _is_default(job: Job) -> bool:
+    """Whether nobody need have chosen the job's jitter window."""
+    window = job.definition.jitter_window
+    try:
+        return window == default_window(schedule_from_json(job.definition.schedule))
+    except ChronoError:
+        # Of a schedule that cannot be read it may be the default, if it is short.
+        return window <= WIDEST_DEFAULT
 
 
 def _drop_target(base: dict[str, Any], patch: Mapping[str, Any]) -> None:

@@ -14,12 +14,17 @@ from urllib.parse import urlsplit, urlunsplit
 
 from apps.jobs.planning import last_decided
 from apps.jobs.store import Decided, Job, LastRun, NumberedRevision
-from chrono.rules import jitter
+from chrono.rules import jitter, policy
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import LATEST, Millis, format_instant
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.schedule import next_after, occurrences, schedule_from_json
+from chrono.rules.schedule import (
+    SCHEDULE_FIELDS,
+    next_after,
+    occurrences,
+    schedule_from_json,
+)
 from chrono.rules.states import Priority, Reason, RunState, status_of
 from chrono.rules.words import describe
 
@@ -37,6 +42,7 @@ READ_ONLY = (
     "pause_note",
     "paused_until",
     "paused_by",
+    "runs_left",
     "next_run_at",
     "next_due_at",
     "next_runs",
@@ -49,7 +55,7 @@ READ_ONLY = (
 
 _ONLY_ALONE = ("payload", "retry_policy", "next_runs")
 _TARGET_ITEM = ("kind", "name", "method", "url")
-_NOT_REVISED = ("key", "name", "payload", "paused")
+_NOT_REVISED = ("key", "name", "tags", "payload", "paused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +75,14 @@ class Outlook:
 def definition_fields(job: Job) -> dict[str, Any]:
     """Return the fields that `parse_definition` takes, for a job as it is."""
     definition = job.definition
-    schedule = dict(definition.schedule)
-    written = schedule.pop("written", None)
-    if written is not None:
-        schedule["cron"] = written
+    stored = definition.schedule
+    schedule = {name: stored[name] for name in stored if name in SCHEDULE_FIELDS}
+    if stored.get("written") is not None:
+        schedule["cron"] = stored["written"]
     return {
         "key": job.key,
         "name": job.name,
+        "tags": list(job.tags),
         **schedule,
         "jitter_window": format_duration(definition.jitter_window),
         "overlap_policy": definition.overlap_policy,
@@ -84,6 +91,7 @@ def definition_fields(job: Job) -> dict[str, Any]:
         "target": definition.target,
         "payload": definition.payload,
         "retry_policy": definition.retry_policy,
+        **policy.all_fields(policy.from_json(definition.policy)),
         "paused": job.paused,
     }
 
@@ -122,6 +130,7 @@ def job_fields(
         "pause_note": job.pause_note,
         "paused_until": _instant(job.paused_until),
         "paused_by": job.paused_by,
+        "runs_left": decided.remaining,
         "next_run_at": _instant(first),
         "next_due_at": None if first is None else format_instant(first + view.offset),
         "next_runs": [format_instant(moment) for moment in view.moments[:runs]],
@@ -170,11 +179,12 @@ def outlook(job: Job, *, decided: Decided, now: Millis, runs: int) -> Outlook:
     )
     offset = jitter.offset(job.id, job.definition.jitter_window)
     first = next_after(schedule, known)
-    if first is None or first + offset >= LATEST:
+    if first is None or first + offset >= LATEST or decided.remaining == 0:
         return Outlook(moments=(), offset=offset, ended=True)
     if job.paused or job.deleted_at is not None:
         return Outlook(moments=(), offset=offset, ended=False)
-    moments = tuple(islice(occurrences(schedule, known, LATEST - 1), runs))
+    most = runs if decided.remaining is None else min(runs, decided.remaining)
+    moments = tuple(islice(occurrences(schedule, known, LATEST - 1), most))
     return Outlook(moments=moments, offset=offset, ended=False)
 
 

@@ -9,7 +9,7 @@ from apps.jobs import store
 from apps.jobs.errors import JobDeleted, JobNotFound
 from apps.jobs.planning import LEDGER_KEPT, last_decided
 from apps.jobs.public import NEXT_RUNS, job_fields, job_item, revision_fields
-from apps.jobs.store import Chosen, Job, Look
+from apps.jobs.store import Chosen, Decided, Job, Look
 from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor, Scope
 from chrono.rules import jitter
@@ -132,11 +132,15 @@ def list_next(
     if job.paused and job.paused_until is None:
         return []
     now = store.read_instant(conn).now if now is None else now
-    [decided] = store.read_decided(conn, jobs=[job], since=now - LEDGER_KEPT).values()
+    [decided] = read_decisions(conn, [job], now=now).values()
     known = last_decided(
         ledger=decided.scheduled_for, activated_at=job.activated_at, now=now
     )
     start = max(known, after or 0, job.paused_until or 0)
+    if decided.remaining is not None:
+        count = min(count, decided.remaining)
+    if not count:
+        return []
     schedule = schedule_from_json(job.definition.schedule)
     offset = jitter.offset(job.id, job.definition.jitter_window)
     return [
@@ -175,6 +179,23 @@ def deleted_message(job: Job) -> str:
     return f"The job {job.id} was deleted{at}; restore it first."
 
 
+def read_decisions(
+    conn: Connection, jobs: Sequence[Job], *, now: Millis
+) -> dict[UUID, Decided]:
+    """Return what is decided of jobs, and how many runs are left where that counts."""
+    decided = store.read_decided(conn, jobs=jobs, since=now - LEDGER_KEPT)
+    counted = [job for job in jobs if job.remaining_runs is not None]
+    if not counted:
+        return decided
+    left = store.read_remaining(conn, jobs=counted)
+    for job in counted:
+        # A plan without a timer has no run left; of a paused one the job itself knows.
+        stopped = job.paused or job.deleted_at is not None
+        runs = job.remaining_runs if stopped else left.get(job.id, 0)
+        decided[job.id] = replace(decided[job.id], remaining=runs)
+    return decided
+
+
 def _end_of(conn: Connection, look: Look) -> UUID | None:
     """Return where a look ended that may have more behind it."""
     if look.key is not None:
@@ -194,7 +215,7 @@ def _public(
     if not jobs:
         return []
     now = store.read_instant(conn).now if now is None else now
-    decided = store.read_decided(conn, jobs=jobs, since=now - LEDGER_KEPT)
+    decided = read_decisions(conn, jobs, now=now)
     last_runs = store.list_last_runs(conn, jobs=jobs)
     return [
         job_fields(

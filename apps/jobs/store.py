@@ -23,12 +23,15 @@ _SQL = {
         "list_jobs",
         "list_revisions",
         "list_last_runs",
+        "list_schedules",
+        "measure_minute",
         "next_group",
         "lock_jobs",
         "load_jobs",
         "bump_epochs",
         "read_instant",
         "read_decided",
+        "read_remaining",
         "insert_jobs",
         "insert_revisions",
         "update_jobs",
@@ -64,6 +67,8 @@ class Revision:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+    policy: dict[str, Any]
+    """Further policies that are not default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,7 @@ class Job:
     part: int
     key: str
     name: str
+    tags: tuple[str, ...]
     version: int
     """The planning version: every change of the plan takes the next."""
     revision: int
@@ -88,6 +94,8 @@ class Job:
     created_at: Millis
     updated_at: Millis
     deleted_at: Millis | None
+    remaining_runs: int | None
+    """How many runs of the schedule were left at its last change; None for any."""
     definition: Revision
 
 
@@ -135,10 +143,12 @@ class Chosen:
     """Some of active, paused, ended and deleted."""
     queue: str | None = None
     priority: int | None = None
+    tags: tuple[str, ...] = ()
+    """All of them."""
     target: str | None = None
     """A task's name, or how an address begins."""
     words: str | None = None
-    """A part of key, name, target or schedule in any case, or the whole id."""
+    """A part of key, name, tags, target or schedule in any case, or the whole id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +159,11 @@ class NewJob:
     part: int
     key: str
     name: str
+    tags: tuple[str, ...]
     activated_at: Millis
     paused: bool
     paused_by: str
+    remaining_runs: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +172,7 @@ class ChangedJob:
 
     id: UUID
     name: str
+    tags: tuple[str, ...]
     version: int
     revision: int
     epoch: int
@@ -169,6 +182,7 @@ class ChangedJob:
     paused_until: Millis | None
     paused_by: str
     deleted: bool
+    remaining_runs: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +199,8 @@ class Decided:
 
     scheduled_for: Millis | None
     last_run: UUID | None
+    remaining: int | None = None
+    """How many runs of the schedule are left; None where they are not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +212,17 @@ class LastRun:
     """A RunState; ready stands for everything that waits."""
     reason: int | None
     finished_at: Millis | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """When a living job fires: what of its definition says so."""
+
+    id: UUID
+    paused: bool
+    schedule: str
+    """JSON, as it is stored."""
+    jitter_window: Millis
 
 
 type Found = tuple[str, str]
@@ -297,6 +324,7 @@ def list_jobs(conn: Connection, *, look: Look, chosen: Chosen, limit: int) -> li
             "states": None if chosen.states is None else sorted(chosen.states),
             "queue": chosen.queue,
             "priority": chosen.priority,
+            "tags": list(chosen.tags),
             "target": chosen.target,
             "words": chosen.words,
         },
@@ -325,7 +353,7 @@ def list_revisions(
             created_at=created_at,
             payload_bytes=payload_bytes or 0,
             definition=Revision(
-                schedule=json.loads(schedule),
+                schedule=_object(schedule),
                 jitter_window=jitter_window,
                 overlap_policy=overlap_policy,
                 queue=queue,
@@ -333,6 +361,7 @@ def list_revisions(
                 target=json.loads(target),
                 payload=None,
                 retry_policy=json.loads(retry_policy),
+                policy=json.loads(policy),
             ),
         )
         for (
@@ -345,6 +374,7 @@ def list_revisions(
             priority,
             target,
             retry_policy,
+            policy,
             payload_bytes,
         ) in rows
     ]
@@ -359,6 +389,27 @@ def list_last_runs(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, LastR
         job: LastRun(run_id=run, state=state, reason=reason, finished_at=finished_at)
         for job, run, state, reason, finished_at in rows
     }
+
+
+def list_schedules(
+    conn: Connection, *, tenant: int, before: UUID, limit: int
+) -> list[Scheduled]:
+    """Return a tenant's living jobs with ids below ``before``, newest first."""
+    rows = _SQL["list_schedules"].run(
+        conn, {"tenant": tenant, "before": before, "limit": limit}
+    )
+    return [
+        Scheduled(id=job, paused=paused, schedule=schedule, jitter_window=window)
+        for job, paused, schedule, window in rows
+    ]
+
+
+def measure_minute(conn: Connection, *, tenant: int, start: Millis, end: Millis) -> int:
+    """Return how many fires of a tenant are planned in [start, end), at most 10,000."""
+    [(count,)] = _SQL["measure_minute"].run(
+        conn, {"tenant": tenant, "start": start, "end": end}
+    )
+    return int(count)
 
 
 def next_group(
@@ -414,6 +465,22 @@ def read_decided(
     }
 
 
+def read_remaining(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, int]:
+    """Return how many runs are left to these jobs by their timers in force.
+
+    One that has no timer, or no number of runs, is not among them.
+    """
+    rows = _SQL["read_remaining"].run(
+        conn,
+        {
+            "parts": [job.part for job in jobs],
+            "jobs": [job.id for job in jobs],
+            "versions": [job.version for job in jobs],
+        },
+    )
+    return {job: left for job, left in rows if left is not None}
+
+
 def insert_jobs(
     conn: Connection, *, jobs: Sequence[NewJob], tenant: int, now: Millis
 ) -> set[UUID]:
@@ -426,10 +493,12 @@ def insert_jobs(
             "ids": [job.id for job in jobs],
             "keys": [job.key for job in jobs],
             "names": [job.name for job in jobs],
+            "tags": [" ".join(job.tags) for job in jobs],
             "parts": [job.part for job in jobs],
             "activated_at": [job.activated_at for job in jobs],
             "paused": [job.paused for job in jobs],
             "paused_by": [job.paused_by for job in jobs],
+            "remaining_runs": [job.remaining_runs for job in jobs],
         },
     )
     return {job for (job,) in rows}
@@ -459,6 +528,7 @@ def insert_revisions(
                 None if row.payload is None else Jsonb(row.payload) for row in rows
             ],
             "retry_policies": [Jsonb(row.retry_policy) for row in rows],
+            "policies": [Jsonb(row.policy) for row in rows],
         },
     )
 
@@ -471,6 +541,7 @@ def update_jobs(conn: Connection, *, jobs: Sequence[ChangedJob], now: Millis) ->
             "now": now,
             "ids": [job.id for job in jobs],
             "names": [job.name for job in jobs],
+            "tags": [" ".join(job.tags) for job in jobs],
             "versions": [job.version for job in jobs],
             "revisions": [job.revision for job in jobs],
             "epochs": [job.epoch for job in jobs],
@@ -480,6 +551,7 @@ def update_jobs(conn: Connection, *, jobs: Sequence[ChangedJob], now: Millis) ->
             "paused_until": [job.paused_until or 0 for job in jobs],
             "paused_by": [job.paused_by for job in jobs],
             "deleted": [job.deleted for job in jobs],
+            "remaining_runs": [job.remaining_runs for job in jobs],
         },
     )
 
@@ -502,6 +574,7 @@ def insert_timers(conn: Connection, *, timers: Sequence[Timer], table: str) -> i
             "parts": [timer.part for timer in timers],
             "kinds": [int(timer.kind) for timer in timers],
             "groups": [timer.attempt_group for timer in timers],
+            "remaining": [timer.remaining for timer in timers],
         },
         timers=table,
     )
@@ -650,18 +723,25 @@ def _found(conn: Connection, name: str, params: dict[str, Any]) -> list[Found]:
     return [(subject, detail) for subject, detail in _SQL[name].run(conn, params)]
 
 
+def _object(text: str) -> dict[str, Any]:
+    """Return a JSON object; of any other value, which is none of ours, an empty one."""
+    value = json.loads(text)
+    return value if isinstance(value, dict) else {}
+
+
 def _job(row: tuple[Any, ...]) -> Job:
-    ident, tenant, part, key, name, version, revision, changes = row[:8]
-    paused, pause_note, paused_until, paused_by = row[8:12]
-    activated_at, created_at, updated_at, deleted_at = row[12:16]
-    schedule, jitter_window, overlap_policy, queue, priority = row[16:21]
-    target, payload, retry_policy = row[21:]
+    ident, tenant, part, key, name, tags, version, revision, changes = row[:9]
+    paused, pause_note, paused_until, paused_by = row[9:13]
+    activated_at, created_at, updated_at, deleted_at, remaining_runs = row[13:18]
+    schedule, jitter_window, overlap_policy, queue, priority = row[18:23]
+    target, payload, retry_policy, policy = row[23:]
     return Job(
         id=ident,
         tenant=tenant,
         part=part,
         key=key,
         name=name,
+        tags=tuple(tags),
         version=version,
         revision=revision,
         changes=changes,
@@ -673,8 +753,9 @@ def _job(row: tuple[Any, ...]) -> Job:
         created_at=created_at,
         updated_at=updated_at,
         deleted_at=deleted_at,
+        remaining_runs=remaining_runs,
         definition=Revision(
-            schedule=json.loads(schedule),
+            schedule=_object(schedule),
             jitter_window=jitter_window,
             overlap_policy=overlap_policy,
             queue=queue,
@@ -682,5 +763,6 @@ def _job(row: tuple[Any, ...]) -> Job:
             target=json.loads(target),
             payload=None if payload is None else json.loads(payload),
             retry_policy=json.loads(retry_policy),
+            policy=json.loads(policy),
         ),
     )

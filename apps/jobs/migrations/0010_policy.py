@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("chrono_jobs", "0007_list_indexes")]
+    dependencies = [("chrono_jobs", "0009_tags_validated")]
 
     operations = [
         # Beside old code: what it writes has the default policies.

@@ -31,14 +31,16 @@ WITH looked AS (
     ) AS several
     ORDER BY tenant DESC, id DESC LIMIT %(look)s::integer
 )
-SELECT j.id, j.tenant, j.part, j.key, j.name, j.version, j.revision, j.changes,
-    j.paused, j.pause_note, floor(extract(epoch FROM j.paused_until) * 1000)::bigint,
-    j.paused_by, floor(extract(epoch FROM j.activated_at) * 1000)::bigint,
+SELECT j.id, j.tenant, j.part, j.key, j.name, j.tags, j.version, j.revision,
+    j.changes, j.paused, j.pause_note,
+    floor(extract(epoch FROM j.paused_until) * 1000)::bigint, j.paused_by,
+    floor(extract(epoch FROM j.activated_at) * 1000)::bigint,
     floor(extract(epoch FROM j.created_at) * 1000)::bigint,
     floor(extract(epoch FROM j.updated_at) * 1000)::bigint,
-    floor(extract(epoch FROM j.deleted_at) * 1000)::bigint, r.schedule::text,
+    floor(extract(epoch FROM j.deleted_at) * 1000)::bigint, j.remaining_runs,
+    r.schedule::text,
     r.jitter_window, r.overlap_policy, r.queue, r.priority, r.target::text,
-    NULL::text, r.retry_policy::text
+    NULL::text, r.retry_policy::text, r.policy::text
 FROM looked j
 CROSS JOIN LATERAL (
     SELECT * FROM chrono_job_revision
@@ -66,6 +68,7 @@ WHERE (
         END = ANY(%(states)s::text[])
     )
     AND (%(key)s::text IS NULL OR j.key = %(key)s::text)
+    AND j.tags @> %(tags)s::text[]
     AND (%(queue)s::text IS NULL OR r.queue = %(queue)s::text)
     AND (%(priority)s::smallint IS NULL OR r.priority = %(priority)s::smallint)
     AND (
@@ -76,7 +79,8 @@ WHERE (
         %(words)s::text IS NULL OR j.id::text = lower(%(words)s::text)
         OR strpos(
             lower(concat_ws(
-                E'\n', j.key, j.name, r.target ->> 'name', r.target ->> 'url',
+                E'\n', j.key, j.name, array_to_string(j.tags, E'\n'),
+                r.target ->> 'name', r.target ->> 'url',
                 r.schedule ->> 'cron', r.schedule ->> 'written',
                 r.schedule ->> 'interval'
             )),
