@@ -122,7 +122,9 @@ def catch_up(
     """
     if isinstance(plan.schedule, FixedDelay):
         return [], []
-    edge = catchup.borders(plan.schedule, plan.policy, offset=plan.offset, now=now)
+    edge = catchup.borders(
+        plan.schedule, plan.policy, after=decided, offset=plan.offset, now=now
+    )
     skips: list[Skip] = []
     after = decided
     for border, reason in (

@@ -13,6 +13,7 @@ job's catch-up policy decides, over all that it missed at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
@@ -20,13 +21,7 @@ from uuid import UUID
 from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.keys import is_extra, scheduled_for_of
 from chrono.rules.policy import Policy
-from chrono.rules.schedule import (
-    Schedule,
-    latest_until,
-    next_after,
-    occurrences,
-    period,
-)
+from chrono.rules.schedule import Schedule, next_after, occurrences, period
 from chrono.rules.states import Reason
 
 LATE: Millis = MINUTE
@@ -97,20 +92,20 @@ def is_past_deadline(
 
 
 def borders(
-    schedule: Schedule, policy: Policy, *, offset: Millis, now: Millis
+    schedule: Schedule, policy: Policy, *, after: Millis, offset: Millis, now: Millis
 ) -> Borders:
-    """Return how the policy divides what a schedule missed."""
+    """Return how the policy divides what a schedule missed after an instant."""
     until = missed_until(now, offset)
     past = -1 if policy.max_delay is None else now - offset - policy.max_delay - 1
+    past = min(past, until)
     if policy.catchup_policy == "skip":
         left_out = until
     elif policy.catchup_policy == "run_once":
         left_out = -1
     else:
-        # No more than so many fires lie in so many of the shortest distances.
-        left_out = until - MOST_RUNS * (period(schedule) or until)
+        left_out = _before_newest(schedule, max(after, past), until)
     return Borders(
-        past_deadline=min(past, until),
+        past_deadline=past,
         left_out=left_out,
         until=until,
         collapse=policy.catchup_policy == "run_once",
@@ -125,7 +120,7 @@ def catch_up(
     ``first`` is missed itself. One call decides some thousand at most: what it leaves
     open it gives as ``following``, for the next. ``offset`` is the job's jitter.
     """
-    edge = borders(schedule, policy, offset=offset, now=now)
+    edge = borders(schedule, policy, after=first - 1, offset=offset, now=now)
     given_up: list[Stretch] = []
     at: Millis | None = first
     for border, reason in (
@@ -134,30 +129,52 @@ def catch_up(
     ):
         if at is None or at > border:
             continue
-        stretch = _stretch(schedule, at, border, reason)
-        given_up.append(stretch)
-        at = next_after(schedule, stretch.last)
-        if stretch.count == GIVEN_UP_AT_ONCE:
+        moments = _first(schedule, at, border)
+        given_up.append(_stretch(moments, reason))
+        at = next_after(schedule, moments[-1])
+        if len(moments) == GIVEN_UP_AT_ONCE:
             return CatchUp(tuple(given_up), (), at)
     if at is None or at > edge.until:
         return CatchUp(tuple(given_up), (), at)
     if not edge.collapse:
         runs = (at, *occurrences(schedule, at, edge.until))
         return CatchUp(tuple(given_up), runs, next_after(schedule, runs[-1]))
-    newest, others = latest_until(schedule, at, edge.until, GIVEN_UP_AT_ONCE)
-    if newest is None:
-        return CatchUp(tuple(given_up), (at,), next_after(schedule, at))
-    if others == GIVEN_UP_AT_ONCE:
-        given_up.append(_stretch(schedule, at, edge.until, Reason.COLLAPSED))
-        return CatchUp(tuple(given_up), (), next_after(schedule, given_up[-1].last))
-    given_up.append(_stretch(schedule, at, newest - 1, Reason.COLLAPSED))
-    return CatchUp(tuple(given_up), (newest,), next_after(schedule, newest))
+    moments = _first(schedule, at, edge.until)
+    following = next_after(schedule, moments[-1])
+    if following is not None and following <= edge.until:
+        given_up.append(_stretch(moments, Reason.COLLAPSED))
+        return CatchUp(tuple(given_up), (), following)
+    *others, newest = moments
+    if others:
+        given_up.append(_stretch(others, Reason.COLLAPSED))
+    return CatchUp(tuple(given_up), (newest,), following)
 
 
-def _stretch(
-    schedule: Schedule, first: Millis, border: Millis, reason: Reason
-) -> Stretch:
-    """Return the stretch from ``first``, no further than ``border`` and than fits."""
-    later = islice(occurrences(schedule, first, border), GIVEN_UP_AT_ONCE - 1)
-    moments = [first, *later]
-    return Stretch(first, moments[-1], len(moments), reason)
+def _first(schedule: Schedule, at: Millis, border: Millis) -> list[Millis]:
+    """Return ``at`` and what follows it up to a border, as many as one row gives up."""
+    return [at, *islice(occurrences(schedule, at, border), GIVEN_UP_AT_ONCE - 1)]
+
+
+def _stretch(moments: Sequence[Millis], reason: Reason) -> Stretch:
+    return Stretch(moments[0], moments[-1], len(moments), reason)
+
+
+def _before_newest(schedule: Schedule, after: Millis, until: Millis) -> Millis:
+    """Return a border after which the newest that run lie, -1 where all of them do."""
+    if _count(schedule, after, until) <= MOST_RUNS:
+        return -1
+    # Where the distances are all the same, this is it already.
+    border = max(after, until - MOST_RUNS * (period(schedule) or 0))
+    high = until
+    while (count := _count(schedule, border, until)) != MOST_RUNS:
+        if count > MOST_RUNS:
+            after = border
+        else:
+            high = border
+        border = (after + high) // 2
+    return border
+
+
+def _count(schedule: Schedule, after: Millis, until: Millis) -> int:
+    """Return how many fires lie in (after, until], at most one more than may run."""
+    return sum(1 for _ in islice(occurrences(schedule, after, until), MOST_RUNS + 1))
