@@ -14,7 +14,7 @@ transaction. A job of a tenant that the actor does not see is not found.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import batched
 from typing import Any
 from uuid import UUID
@@ -32,7 +32,7 @@ from apps.jobs.editing import (
     create,
     new_id,
 )
-from apps.jobs.errors import JobNotFound, KeyTaken
+from apps.jobs.errors import JobDeleted, JobNotFound, KeyTaken
 from apps.jobs.json_value import check_note
 from apps.jobs.planning import Timer
 from apps.jobs.public import audited
@@ -66,6 +66,16 @@ _VERBS = {
     "deleted": "delete",
     "restored": "restore",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pausing:
+    """A job to be paused, as it was when that was decided."""
+
+    job_id: UUID
+    changes: int
+    """The number of its last change."""
+    note: str
 
 
 def create_job(
@@ -263,6 +273,30 @@ def resume_due(
         )
 
 
+def pause_if_unchanged(
+    conn: Connection,
+    pausing: Sequence[Pausing],
+    *,
+    actor: Actor,
+    reason: str,
+    now: Millis | None = None,
+) -> list[Outcome]:
+    """Pause those of these jobs that nobody has changed, paused or deleted meanwhile.
+
+    ``conn`` is an autocommit session; at most 500 jobs a call. Raises JobsBusy.
+    """
+    edits = [
+        Edit(job_id=one.job_id, paused=True, note=one.note, by=actor.name)
+        for one in pausing
+    ]
+    judged = {one.job_id: one.changes for one in pausing}
+    with open_change(conn) as opened:
+        found = _lock(opened.conn, edits, tenant=None)
+        same = {job for job, row in found.items() if row.changes == judged[job]}
+        here = [edit for edit in edits if edit.job_id in same]
+        return _edit(opened, here, found, actor=actor, reason=reason, now=now)
+
+
 def skip_next(
     job_id: UUID,
     *,
@@ -367,6 +401,16 @@ def tenant_of(actor: Actor, tenant: int | None) -> int:
     if not actor.sees(tenant):
         raise TenantNotFound
     return tenant
+
+
+def lock_living(opened: Open, job_id: UUID, actor: Actor) -> store.Job:
+    """Lock a job that the actor sees and return it. Raises JobNotFound, JobDeleted."""
+    found = _lock(opened.conn, [Edit(job_id=job_id)], tenant=actor.tenant)
+    if job_id not in found:
+        raise JobNotFound(f"There is no job {job_id}.")
+    if found[job_id].deleted_at is not None:
+        raise JobDeleted(f"The job {job_id} is deleted; restore it first.")
+    return found[job_id]
 
 
 def _create(

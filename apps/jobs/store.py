@@ -38,6 +38,10 @@ _SQL = {
         "insert_timers",
         "insert_skips",
         "notify_leaders",
+        "list_past",
+        "insert_backfill",
+        "list_backfills",
+        "cancel_backfill",
         "audit_attempts",
         "audit_constraints",
         "audit_dead",
@@ -223,6 +227,47 @@ class Scheduled:
     schedule: str
     """JSON, as it is stored."""
     jitter_window: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """A fired run of a past occurrence."""
+
+    scheduled_for: Millis
+    attempt_group: int
+    state: int | None
+    """The state it ended in, None where it is not settled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBackfill:
+    """A backfill to be written, with its runs as parallel lists."""
+
+    id: UUID
+    start: Millis
+    end: Millis
+    by: str
+    scheduled_for: Sequence[Millis]
+    due_at: Sequence[Millis]
+    groups: Sequence[int]
+    runs: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillRow:
+    """A backfill as it stands."""
+
+    id: UUID
+    start: Millis
+    end: Millis
+    revision: int
+    runs: int
+    waiting: int
+    """How many of its runs were not let in yet."""
+    created_at: Millis
+    created_by: str
+    cancelled_at: Millis | None
+    cancelled_by: str
 
 
 type Found = tuple[str, str]
@@ -602,6 +647,87 @@ def notify_leaders(conn: Connection, *, partitions: Iterable[int]) -> None:
     """Send the numbers of these partitions to whoever leads them."""
     text = ",".join(map(str, sorted(set(partitions))))
     _SQL["notify_leaders"].run(conn, {"partitions": text})
+
+
+def list_past(
+    conn: Connection, *, job: Job, start: Millis, end: Millis
+) -> list[PastRun]:
+    """Return the fired runs of a job's occurrences in [start, end), oldest first."""
+    return [
+        PastRun(scheduled_for=scheduled_for, attempt_group=group, state=state)
+        for scheduled_for, group, state in _SQL["list_past"].run(
+            conn, {"part": job.part, "job": job.id, "start": start, "end": end}
+        )
+    ]
+
+
+def insert_backfill(
+    conn: Connection, *, job: Job, backfill: NewBackfill, now: Millis
+) -> None:
+    """Write a backfill and its runs; the job's row is locked."""
+    _SQL["insert_backfill"].change(
+        conn,
+        {
+            "backfill": backfill.id,
+            "tenant": job.tenant,
+            "job": job.id,
+            "part": job.part,
+            "version": job.version,
+            "revision": job.revision,
+            "queue": job.definition.queue,
+            "start": backfill.start,
+            "end": backfill.end,
+            "by": backfill.by,
+            "now": now,
+            "scheduled_for": list(backfill.scheduled_for),
+            "due_at": list(backfill.due_at),
+            "groups": list(backfill.groups),
+            "runs": list(backfill.runs),
+        },
+    )
+
+
+def list_backfills(
+    conn: Connection,
+    *,
+    job: UUID,
+    before: UUID | None = None,
+    backfill: UUID | None = None,
+    limit: int,
+) -> list[BackfillRow]:
+    """Return a job's backfills with ids below ``before``, or one of them."""
+    rows = _SQL["list_backfills"].run(
+        conn,
+        {
+            "job": job,
+            "before": UUID(int=(1 << 128) - 1) if before is None else before,
+            "backfill": backfill,
+            "limit": limit,
+        },
+    )
+    return [
+        BackfillRow(
+            id=row[0],
+            start=row[1],
+            end=row[2],
+            revision=row[3],
+            runs=row[4],
+            waiting=row[5],
+            created_at=row[6],
+            created_by=row[7],
+            cancelled_at=row[8],
+            cancelled_by=row[9],
+        )
+        for row in rows
+    ]
+
+
+def cancel_backfill(conn: Connection, *, job: UUID, backfill: UUID, by: str) -> int:
+    """Call off what waits of a job's backfill; return how many runs."""
+    [(count,)] = _SQL["cancel_backfill"].run(
+        conn, {"job": job, "backfill": backfill, "by": by}
+    )
+    return int(count)
 
 
 def audit_constraints(

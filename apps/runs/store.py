@@ -54,6 +54,7 @@ _SQL = {
         "keep_runs",
         "keep_attempts",
         "read_last_write",
+        "has_backfill",
         "purge_runs_kept",
         "purge_attempts_kept",
         "purge_dead_letters",
@@ -707,6 +708,16 @@ def keep_runs(conn: Connection, *, leaf: str) -> int:
 def keep_attempts(conn: Connection, *, leaf: str) -> int:
     """Copy a day's attempts whose run is kept to ``chrono_attempt_kept``."""
     return _SQL["keep_attempts"].change(conn, leaf=leaf)
+
+
+def has_backfill(
+    conn: Connection, *, start: Millis, end: Millis, since: Millis
+) -> bool:
+    """Return whether a backfill made since an instant reaches into [start, end)."""
+    [(there,)] = _SQL["has_backfill"].run(
+        conn, {"start": start, "end": end, "since": since}
+    )
+    return bool(there)
 
 
 def read_last_write(conn: Connection, *, leaf: str) -> Millis | None:

@@ -65,7 +65,8 @@ WITH locked AS MATERIALIZED (
         reason, occurrences, last_scheduled_for
     )
     SELECT to_timestamp(first), job_id, run_id, fence, version, revision, part,
-        CASE WHEN reason IS NULL THEN 1 ELSE 2 END, 1, reason, count, last_for
+        CASE WHEN reason IS NULL THEN 1 ELSE 2 END,
+        CASE WHEN reason IS NULL THEN 2 ELSE 1 END, reason, count, last_for
     FROM pieces
     ON CONFLICT DO NOTHING
     RETURNING part, job_id, run_id, outcome
