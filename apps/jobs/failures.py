@@ -7,6 +7,7 @@ alone, so to judge a job again does no harm, and a new keeper misses none.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import batched
 from uuid import UUID
 
@@ -43,7 +44,7 @@ class Failures:
 
     def __init__(self) -> None:
         self._reached: Millis | None = None
-        self._judged: dict[UUID, tuple[UUID, int]] = {}
+        self._judged: dict[UUID, frozenset[UUID]] = {}
 
     def step(self, conn: Connection, *, actor: Actor, now: Millis) -> list[Outcome]:
         """Pause the jobs whose last runs died, as many as their policy bears.
@@ -54,7 +55,7 @@ class Failures:
         asked = [
             job
             for job in found.values()
-            if self._judged.get(job.job_id) != (job.last, job.deaths)
+            if not job.runs <= self._judged.get(job.job_id, frozenset())
         ]
         outcomes: list[Outcome] = []
         for batch in batched(asked, JUDGED_AT_ONCE):
@@ -64,7 +65,7 @@ class Failures:
                     conn, pausing, actor=actor, reason=REASON
                 )
         self._reached = reached
-        self._judged = {j.job_id: (j.last, j.deaths) for j in found.values()}
+        self._judged = {job.job_id: job.runs for job in found.values()}
         return outcomes
 
     def _look(
@@ -76,7 +77,9 @@ class Failures:
         found: dict[UUID, Failing] = {}
         for _ in range(LOOKS):
             died = store.list_died(conn, since=since, limit=DEATHS)
-            found.update((job.job_id, job) for job in died.jobs)
+            for job in died.jobs:
+                known = found.get(job.job_id, job)
+                found[job.job_id] = replace(job, runs=job.runs | known.runs)
             if died.seen < DEATHS or died.until is None:
                 return found, now
             # Of more deaths than that in one millisecond some are passed over.

@@ -28,10 +28,8 @@ class Failing:
     job_id: UUID
     part: int
     changes: int
-    last: UUID
-    """The run that died last."""
-    deaths: int
-    """How many were seen."""
+    runs: frozenset[UUID]
+    """Those that died."""
     since: Millis
     """When it was changed last; earlier deaths don't count."""
     bound: Any
@@ -69,12 +67,11 @@ def list_died(conn: Connection, *, since: Millis, limit: int) -> Died:
                 job_id=job,
                 part=part,
                 changes=changes,
-                last=last,
-                deaths=deaths,
+                runs=frozenset(runs),
                 since=changed,
                 bound=json.loads(bound),
             )
-            for _, _, job, part, changes, last, deaths, changed, bound in rows
+            for _, _, job, part, changes, runs, changed, bound in rows
             if job is not None
         ],
     )
@@ -85,7 +82,7 @@ def list_ended(
 ) -> list[FiredRun]:
     """Return the runs of these jobs that were fired last: so many of each.
 
-    And as many up to the one that died last.
+    And as many up to the last one that died.
     """
     rows = _SQL["list_ended"].run(
         conn,
@@ -93,7 +90,7 @@ def list_ended(
             "parts": [job.part for job, _ in jobs],
             "jobs": [job.job_id for job, _ in jobs],
             "counts": [count for _, count in jobs],
-            "instants": [scheduled_for_of(job.last) for job, _ in jobs],
+            "instants": [scheduled_for_of(max(job.runs)) for job, _ in jobs],
         },
     )
     return [

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import psycopg
 
 from apps.jobs.commands import resume_due
+from apps.jobs.failures import Failures
 from apps.queue import withdrawals
 from apps.queue.rotation import Rotation
 from apps.runs import days, slots
@@ -53,6 +54,7 @@ class Upkeep(threading.Thread):
         self._stopping = threading.Event()
         self._rotation = Rotation()
         self._sweep = Sweep()
+        self._failures = Failures()
         self._done: dict[str, Millis] = {}
 
     def prepare(self) -> None:
@@ -92,6 +94,7 @@ class Upkeep(threading.Thread):
         conn, now = self._session(), self._clock.now()
         state = read_dispatch_state(conn)
         self._resume(conn)
+        self._pause(conn, now)
         self._rotation.step(conn, current=state.slice, now=now)
         if self._is_due("sweep", SWEEP_EVERY, now):
             rescued = self._sweep.step(conn, now=now, horizon=state.horizon)
@@ -120,6 +123,14 @@ class Upkeep(threading.Thread):
                 log.info("the pause of job %s is over", outcome.job_id)
         except ChronoError as error:
             log.warning("pauses that are over wait: %s", error)
+
+    def _pause(self, conn: Connection, now: Millis) -> None:
+        """Pause the jobs whose runs keep dying; a busy one waits for the next step."""
+        try:
+            for outcome in self._failures.step(conn, actor=ACTOR, now=now):
+                log.warning("job %s is paused: its runs died", outcome.key)
+        except ChronoError as error:
+            log.warning("jobs whose runs died wait to be paused: %s", error)
 
     def _make_room(self, conn: Connection, now: Millis) -> None:
         horizon = buckets.ensure_buckets(conn, now=now)

@@ -82,15 +82,24 @@ def test_the_header_says_what_the_statement_does(path):
     assert bool(said) == bool(written_tables(path)), f"its header says {said}"
 
 
+def is_store(path: Path) -> bool:
+    """Tell whether a module runs statements: a long store is several."""
+    return path.name == "store.py" or path.name.endswith("_store.py")
+
+
 @pytest.mark.parametrize("path", STATEMENTS, ids=name_of)
-def test_one_function_of_the_store_has_the_statement_s_name(path):
-    store = path.parent.parent / "store.py"
-    assert store.exists(), f"{name_of(store)} is missing"
+def test_one_function_of_a_store_has_the_statement_s_name(path):
+    room = path.parent.parent
+    stores = [module for module in room.glob("*.py") if is_store(module)]
     # The audit's many statements share one function, `audit`.
     family = "audit" if path.stem.startswith("audit_") else path.stem
-    named = functions(store)
-    function = named.get(path.stem) or named.get(family)
-    assert function, f"{name_of(store)} has no function {path.stem}"
+    found = [
+        named.get(path.stem) or named[family]
+        for named in map(functions, stores)
+        if path.stem in named or family in named
+    ]
+    assert len(found) == 1, f"{name_of(room)} has {len(found)} functions {path.stem}"
+    [function] = found
     positional = [*function.args.posonlyargs, *function.args.args]
     assert positional[0].arg == "conn"
     assert ast.get_docstring(function)
@@ -109,7 +118,7 @@ def test_only_stores_and_the_floor_run_sql():
     found = []
     for path in within("apps", ".py"):
         room = path.parts[path.parts.index("apps") + 1]
-        if path.name == "store.py" or room == "runtime" or "migrations" in path.parts:
+        if is_store(path) or room == "runtime" or "migrations" in path.parts:
             continue
         nodes = filter(runs_sql, ast.walk(tree(path)))
         found += [f"{name_of(path)}:{node.lineno}" for node in nodes]

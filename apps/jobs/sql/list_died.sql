@@ -9,10 +9,9 @@ WITH died AS MATERIALIZED (
     WHERE died_at >= to_timestamp(%(since)s::bigint / 1000.0::float8)
     ORDER BY died_at LIMIT %(limit)s::integer
 ), jobs AS MATERIALIZED (
-    SELECT DISTINCT ON (job_id) job_id, run_id, count(*) OVER (PARTITION BY job_id) AS n
-    FROM died ORDER BY job_id, died_at DESC, run_id
+    SELECT job_id, array_agg(run_id) AS runs FROM died GROUP BY job_id
 ), judged AS (
-    SELECT d.job_id, d.run_id, d.n, j.part, j.changes,
+    SELECT d.job_id, d.runs, j.part, j.changes,
         least(j.activated_at, j.updated_at) AS since,
         r.policy -> 'pause_on_failure' AS bound
     FROM jobs d
@@ -20,7 +19,7 @@ WITH died AS MATERIALIZED (
     JOIN chrono_job_revision r ON r.job_id = j.id AND r.revision = j.revision
     WHERE r.policy ? 'pause_on_failure'
 )
-SELECT s.seen, s.until, j.job_id, j.part, j.changes, j.run_id, j.n,
+SELECT s.seen, s.until, j.job_id, j.part, j.changes, j.runs,
     floor(extract(epoch FROM j.since) * 1000)::bigint, j.bound::text
 FROM (
     SELECT count(*) AS seen, floor(extract(epoch FROM max(died_at)) * 1000)::bigint
