@@ -1,26 +1,32 @@
 """What a schedule would do, before anybody saves it."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies, shapes, store
+from apps.api import bodies, shapes
+from apps.api.forecast import counted
 from apps.api.view import ApiView
+from apps.jobs import forecast
 from apps.jobs.definition import parse_schedule
 from apps.runtime.django_session import raw_connection
 from apps.runtime.store import read_clock
 from apps.tenants.actor import Scope
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import BadValue
-from chrono.rules.instants import MINUTE, Millis, format_instant, parse_instant
+from chrono.rules.instants import Millis, format_instant, parse_instant
 from chrono.rules.preview import Fire, foresee
-from chrono.rules.schedule import SCHEDULE_FIELDS
+from chrono.rules.schedule import SCHEDULE_FIELDS, CronSchedule
+from chrono.rules.suggest import Suggestion, parse_clock
+from chrono.rules.words import describe
 
 KNOWN = SCHEDULE_FIELDS | {"jitter_window", "time_critical", "after", "count"}
 USUAL = 10
 MOST = 100
+WANTED = {"cron", "timezone", "seconds", "earliest", "latest", "count"}
 
 
 class Preview(ApiView):
@@ -43,10 +49,7 @@ class Preview(ApiView):
         found = foresee(schedule, after=after, count=count)
         load = None
         if found.fires:
-            start = found.fires[0].at // MINUTE * MINUTE
-            load = store.measure_minute(
-                conn, tenant=self.tenant, start=start, end=start + MINUTE
-            )
+            load = forecast.load_at(conn, found.fires[0].at, tenant=self.tenant)
         return Response(
             {
                 "text": found.text,
@@ -58,6 +61,71 @@ class Preview(ApiView):
                 "load_at_first": load,
             }
         )
+
+
+class Suggest(ApiView):
+    """Minutes in which a cron would meet fewer other runs."""
+
+    scopes: ClassVar = {"POST": Scope.READ}
+
+    @extend_schema(
+        operation_id="suggest_schedule",
+        request=shapes.json(shapes.SuggestRequest),
+        responses={200: shapes.Suggestions},
+    )
+    def post(self, request: Request) -> Response:
+        """Say which minutes have the least load, beside that of the wanted cron.
+
+        The days and how often it fires in an hour stay as they are. With `earliest` and
+        `latest`, for a cron that fires once a day, its time moves between them. Looked
+        at are eight days from now, or around the first fire of a cron that is seldom.
+        """
+        fields = bodies.fields(request, known=WANTED)
+        wanted, _ = parse_schedule(
+            {name: fields[name] for name in fields if name in SCHEDULE_FIELDS}, anchor=0
+        )
+        if not isinstance(wanted, CronSchedule):
+            raise BadValue("Only a cron has minutes to choose from.", field="cron")
+        conn = raw_connection()
+        found = forecast.suggest(
+            conn,
+            wanted,
+            tenant=self.tenant,
+            now=int(read_clock(conn)),
+            between=_between(fields),
+            count=bodies.whole(fields, "count", least=1, most=20, default=5),
+        )
+        stretch = found.forecast.stretch
+        return Response(
+            {
+                "wanted": _suggestion(found.wanted),
+                "suggestions": [_suggestion(one) for one in found.others],
+                "from": format_instant(stretch.start),
+                "to": format_instant(stretch.end),
+                **counted(found.forecast),
+            }
+        )
+
+
+def _between(fields: Mapping[str, Any]) -> tuple[int, int] | None:
+    given = {name: fields.get(name) for name in ("earliest", "latest")}
+    if all(value is None for value in given.values()):
+        return None
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise BadValue(f"{name} is a time of day, as 01:30.", field=name)
+    first, last = (parse_clock(str(given[name]), field=name) for name in given)
+    return first, last
+
+
+def _suggestion(one: Suggestion) -> dict[str, Any]:
+    return {
+        "cron": one.schedule.expression,
+        "text": describe(one.schedule),
+        "first": format_instant(one.first),
+        "busiest": one.busiest,
+        "mean": one.mean,
+    }
 
 
 def _after(value: object, *, now: Millis) -> Millis:

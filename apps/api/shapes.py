@@ -130,6 +130,9 @@ AttemptList: Schema = ref("AttemptList")
 Cancel: Schema = ref("Cancel")
 Preview: Schema = ref("Preview")
 PreviewRequest: Schema = ref("PreviewRequest")
+Suggestions: Schema = ref("Suggestions")
+SuggestRequest: Schema = ref("SuggestRequest")
+Forecast: Schema = ref("Forecast")
 Problem: Schema = ref("Problem")
 
 SCHEDULE: dict[str, Schema] = {
@@ -154,6 +157,40 @@ SCHEDULE: dict[str, Schema] = {
     },
     "starts_at": {**INSTANT, "description": "From where an interval counts."},
     "run_at": {**INSTANT, "description": "A single instant."},
+}
+
+COUNTED: dict[str, Schema] = {
+    "jobs": {"type": "integer", "description": "How many jobs were counted."},
+    "unpredictable": {
+        "type": "integer",
+        "description": "How many jobs were left out because they have a fixed delay.",
+    },
+    "broken": {
+        "type": "integer",
+        "description": "How many were left out because their schedule cannot be read.",
+    },
+    "truncated": {
+        "type": "boolean",
+        "description": "Whether it would have taken too long, and older jobs are left "
+        "out.",
+    },
+}
+SUGGESTION: Schema = record(
+    {
+        "cron": TEXT,
+        "text": {"type": "string", "description": "The same as a sentence."},
+        "first": {**INSTANT, "description": "When it would fire first."},
+        "busiest": {
+            "type": "integer",
+            "description": "The most runs that are due in a minute in which it fires.",
+        },
+        "mean": {"type": "number", "description": "How many that are on average."},
+    }
+)
+CLOCK: Schema = {
+    "type": ["string", "null"],
+    "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$",
+    "examples": ["01:30"],
 }
 
 COMPONENTS: dict[str, Schema] = {
@@ -307,6 +344,49 @@ COMPONENTS: dict[str, Schema] = {
                 **nullable(WHOLE),
                 "description": "How many of the tenant's planned fires are due in the "
                 "minute of the first; 10000 stands for that many or more.",
+            },
+        }
+    ),
+    "SuggestRequest": record(
+        {
+            "cron": SCHEDULE["cron"],
+            "timezone": nullable(SCHEDULE["timezone"]),
+            "seconds": nullable(FLAG),
+            "earliest": {
+                **CLOCK,
+                "description": "With `latest`: the part of the day that will do, both "
+                "ends in it, by the clocks of `timezone`. Midnight may lie in it.",
+            },
+            "latest": CLOCK,
+            "count": nullable({"type": "integer", "minimum": 1, "maximum": 20}),
+        },
+        required=["cron"],
+    ),
+    "Suggestions": record(
+        {
+            "wanted": SUGGESTION,
+            "suggestions": {
+                "type": "array",
+                "items": SUGGESTION,
+                "description": "The least loaded first; 5 where `count` is left out.",
+            },
+            "from": INSTANT,
+            "to": {**INSTANT, "description": "Until when the load was looked at."},
+            **COUNTED,
+        }
+    ),
+    "Forecast": record(
+        {
+            "from": {**INSTANT, "description": "Where the first bucket begins."},
+            "to": {**INSTANT, "description": "Where the last bucket ends."},
+            **COUNTED,
+            "last_job": {
+                **nullable(UUID),
+                "description": "Where it is truncated, the last job that was counted.",
+            },
+            "buckets": {
+                "type": "array",
+                "items": record({"at": INSTANT, "nominal": WHOLE, "due": WHOLE}),
             },
         }
     ),

@@ -11,7 +11,6 @@ from chrono.rules.instants import Millis
 _SQL = {
     name: sql.load("api", name)
     for name in (
-        "measure_minute",
         "read_recovery",
         "read_leaders",
         "read_oldest_due",
@@ -37,14 +36,6 @@ class WorkerAlive:
     queues: tuple[str, ...]
     concurrency: int
     beat_age: Millis
-
-
-def measure_minute(conn: Connection, *, tenant: int, start: Millis, end: Millis) -> int:
-    """Return how many fires of a tenant are planned in [start, end), at most 10,000."""
-    [(count,)] = _SQL["measure_minute"].run(
-        conn, {"tenant": tenant, "start": start, "end": end}
-    )
-    return int(count)
 
 
 def read_recovery(conn: Connection) -> bool:

@@ -4,6 +4,7 @@ from django.urls import include, path
 
 from apps.api import (
     docs,
+    forecast,
     health,
     job_actions,
     job_by_key,
@@ -32,6 +33,8 @@ resources = [
     path("runs/<str:run_id>/attempts", runs.Attempts.as_view(), name="attempts"),
     path("runs/<str:run_id>/cancel", runs.Cancel.as_view(), name="cancel"),
     path("schedules/preview", schedules.Preview.as_view(), name="preview"),
+    path("schedules/suggest", schedules.Suggest.as_view(), name="suggest"),
+    path("forecast", forecast.Forecast.as_view(), name="forecast"),
 ]
 
 # The short forms that programs were promised before there was a version.

@@ -105,6 +105,14 @@ class JobRevision(TenantScoped):
                 fields=["job", "revision"], name="chrono_job_revision_key"
             ),
         ]
+        indexes = [
+            # Finds the jobs that must succeed now and then; hardly any is one.
+            models.Index(
+                fields=["job", "revision"],
+                condition=models.Q(policy__has_key="max_time_since_success"),
+                name="chrono_job_revision_watched",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.job_id} r{self.revision}"

@@ -1,8 +1,8 @@
 """Rescue: runs whose worker is dead are offered again.
 
 A worker is dead when its last beat is older than its lease, seen in two looks two
-seconds apart and once more under its row's lock: a stalled database or a jump of its
-clock must not expire everybody at once.
+seconds apart and once more under its row's lock. After a pause of the database or a
+jump of its clock every beat looks old: then all get the time to beat again first.
 """
 
 import logging
@@ -15,7 +15,7 @@ from apps.runtime.sessions import Connection
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
-from chrono.rules.lease import LEASE_TTL
+from chrono.rules.lease import ALL_BEATEN_AFTER, LEASE_TTL
 from chrono.rules.retry import Bury, Failure
 from chrono.rules.states import Reason, RunState
 
@@ -30,9 +30,26 @@ class Sweep:
     """Call :meth:`step` every two seconds; it remembers whom it suspects."""
 
     suspects: set[uuid.UUID] = field(default_factory=set)
+    patient_until: Millis = 0
+
+    def be_patient(self, now: Millis) -> None:
+        """Take nobody for dead until every living worker has beaten again."""
+        self.patient_until = now + ALL_BEATEN_AFTER
+        self.suspects = set()
 
     def step(self, conn: Connection, *, now: Millis, horizon: Millis) -> int:
         """Bury workers stale in two looks in a row; return how many runs came back."""
+        if now >= self.patient_until:
+            self._bury(conn)
+        rescued = 0
+        while orphans := store.list_orphans(conn, limit=ORPHANS):
+            settled = rescue(conn, orphans, now=now, horizon=horizon)
+            rescued += settled
+            if settled < ORPHANS:
+                break
+        return rescued
+
+    def _bury(self, conn: Connection) -> None:
         stale = set(store.list_stale_workers(conn, ttl=LEASE_TTL))
         confirmed = self.suspects & stale
         self.suspects = stale - confirmed
@@ -41,13 +58,6 @@ class Sweep:
                 conn, workers=sorted(confirmed), ttl=LEASE_TTL
             )
             log.warning("%s workers stopped beating and are dead", len(buried))
-        rescued = 0
-        while orphans := store.list_orphans(conn, limit=ORPHANS):
-            settled = rescue(conn, orphans, now=now, horizon=horizon)
-            rescued += settled
-            if settled < ORPHANS:
-                break
-        return rescued
 
 
 def rescue(

@@ -2,7 +2,7 @@
 
 The database's clock is the authority. A node measures how far its own monotonic
 clock lies from it, trusts the probe with the shortest round trip, and never steps
-back. The node's wall clock decides nothing.
+back, unless one of the two clocks jumped. The node's wall clock decides nothing.
 """
 
 import time
@@ -14,6 +14,14 @@ from chrono.rules.instants import Millis
 
 PROBES = 5
 PROBE_EVERY = 5_000
+PROBE_SOON = 1_000
+"""How often a clock is probed that is not fit, or was found to have drifted."""
+WORST_BOUND = 250.0
+"""A clock that is known no better than this is not fit to go by."""
+JUMP = 500.0
+"""An offset that moves by more than this between two probes has jumped."""
+STEADY_PROBES = 3
+"""After a jump so many probes in a row must agree until the clock is fit again."""
 
 
 class Clock(Protocol):
@@ -54,19 +62,43 @@ def skew(conn: Connection) -> float:
     return (before + after) / 2 - database
 
 
+def jumped(clock: Clock, conn: Connection) -> bool:
+    """Tell whether the database's clock jumped and ``clock`` does not know it yet.
+
+    Never where statements go by a test's time instead.
+    """
+    if clock.override() is not None:
+        return False
+    before = clock.now()
+    database = store.read_clock(conn)
+    after = clock.now()
+    return not before - JUMP <= database <= after + JUMP
+
+
 class DatabaseClock:
-    """The database's clock as seen from here; probe it every :data:`PROBE_EVERY`."""
+    """The database's clock as seen from here; have it probed every few seconds."""
 
     def __init__(self, conn: Connection, *, shift: Millis = 0) -> None:
         self._offset = 0.0
         self._last = 0
         self.bound_ms = 0.0
         self._probed = float("-inf")
+        self._every = PROBE_EVERY
+        self._steady = STEADY_PROBES
         self._shift = shift
         self.probe(conn)
 
+    @property
+    def fit(self) -> bool:
+        """Whether a leader or a worker may go by it.
+
+        Not while its bound is over :data:`WORST_BOUND`, nor after it or the database's
+        jumped, until :data:`STEADY_PROBES` probes have agreed.
+        """
+        return self.bound_ms <= WORST_BOUND and self._steady >= STEADY_PROBES
+
     def now(self) -> Millis:
-        """Return database time in epoch milliseconds; never less than before."""
+        """Return database time in epoch milliseconds; it goes back by a jump alone."""
         moment = int(time.monotonic() * 1000 + self._offset) + self._shift
         self._last = max(self._last, moment)
         return self._last
@@ -75,9 +107,15 @@ class DatabaseClock:
         """Return the moved time of a test's process; None in production."""
         return self.now() if self._shift else None
 
+    def probe_in(self) -> Millis:
+        """Return in how many milliseconds the next probe is due, 0 where it is."""
+        passed = time.monotonic() * 1000 - self._probed
+        # A monotonic clock that goes back is none to wait by.
+        return max(0, int(self._every - passed)) if passed >= 0 else 0
+
     def probe_if_old(self, conn: Connection) -> None:
-        """Probe when the last probe is older than :data:`PROBE_EVERY`."""
-        if time.monotonic() * 1000 - self._probed >= PROBE_EVERY:
+        """Probe where it is due."""
+        if not self.probe_in():
             self.probe(conn, probes=1)
 
     def probe(self, conn: Connection, *, probes: int = PROBES) -> None:
@@ -87,13 +125,24 @@ class DatabaseClock:
             offset, bound = self._measure(conn)
             if bound < best_bound:
                 best_offset, best_bound = offset, bound
-        self._probed = time.monotonic() * 1000
-        drifted = abs(best_offset - self._offset) > self.bound_ms + best_bound
-        if best_bound <= self.bound_ms or drifted or not self._offset:
+        drifted = False
+        if not self._offset:
             self._offset, self.bound_ms = best_offset, best_bound
         else:
-            # The kept offset ages: two clocks drift by up to 100 ppm.
-            self.bound_ms += PROBE_EVERY / 10_000
+            # Beyond what the uncertainty of the two looks explains.
+            moved = abs(best_offset - self._offset) - self.bound_ms - best_bound
+            drifted = moved > 0
+            self._steady = 0 if moved > JUMP else self._steady + 1
+            if not self._steady:
+                # What was shown since may lie far ahead of the truth.
+                self._last = 0
+            if drifted or best_bound <= self.bound_ms:
+                self._offset, self.bound_ms = best_offset, best_bound
+            else:
+                # The kept offset ages: two clocks drift by up to 100 ppm.
+                self.bound_ms += self._every / 10_000
+        self._every = PROBE_EVERY if self.fit and not drifted else PROBE_SOON
+        self._probed = time.monotonic() * 1000
 
     @staticmethod
     def _measure(conn: Connection) -> tuple[float, float]:

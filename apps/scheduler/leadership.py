@@ -3,6 +3,9 @@
 The locks make election fast; they make nothing safe. Safety is the fence that each
 takeover raises and every write of a leader carries. Any doubt about the session means:
 not a leader.
+
+A partition whose row somebody holds is taken over when it is free; meanwhile the others
+are led.
 """
 
 import contextlib
@@ -13,6 +16,7 @@ import socket
 import threading
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -29,6 +33,13 @@ log = logging.getLogger("chrono.scheduler")
 
 ALONE_S = 1.0
 AMONG_OTHERS_S = 0.5
+BLOCKED_S = 0.1
+"""Between two tries at a partition whose row somebody holds, the first few times."""
+NAMED_AT_TRY = 5
+ENDED_AT_TRY = 10
+NAMED_EVERY = 20
+BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+"""Somebody has the table, or took a row since it was looked at: next time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +59,20 @@ class Leadership(threading.Thread):
         *,
         wake: Callable[[], None],
         pulse: Pulse,
+        firing: int,
     ) -> None:
+        """``firing`` is the backend pid of the session on which this process fires."""
         super().__init__(name="leadership", daemon=True)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self.changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
         self._pulse = pulse
         self._connect = connect
         self._wake = wake
+        self._firing = firing
         self._conn: Connection | None = None
         self._held: dict[int, Term] = {}
+        # Partitions whose lock is had and whose row somebody holds: tries so far.
+        self._blocked: Counter[int] = Counter()
         self._over: queue.SimpleQueue[Term] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._look_now = threading.Event()
@@ -114,22 +130,23 @@ class Leadership(threading.Thread):
         self._pulse.beat()
         self._pulse.armed = bool(self._held)
         members = store.list_members(self._conn)
-        excess = to_release(self._held.keys(), members.count)
+        mine = self._held.keys() | self._blocked.keys()
+        excess = to_release(mine, members.count)
         if excess:
             self._tell(Change(lost=frozenset(excess)))
             store.release_partitions(self._conn, parts=excess)
             for part in excess:
-                del self._held[part]
+                self._held.pop(part, None)
+                del self._blocked[part]
+            mine -= set(excess)
             log.info("gave up %s of my partitions", len(excess))
-        self._begin(self._conn, self._hear_over())
-        wanted = to_try(
-            self._held.keys(),
-            members.taken - self._held.keys(),
-            members.count,
-            self.owner,
-        )
+        begin = {*self._blocked, *self._hear_over()}
+        wanted = to_try(mine, members.taken - mine, members.count, self.owner)
         if wanted:
-            self._begin(self._conn, store.try_partitions(self._conn, parts=wanted))
+            begin |= set(store.try_partitions(self._conn, parts=wanted))
+        self._begin(self._conn, begin)
+        if any(tries < ENDED_AT_TRY for tries in self._blocked.values()):
+            return BLOCKED_S
         return ALONE_S if members.count == 1 else AMONG_OTHERS_S
 
     def _hear_over(self) -> list[int]:
@@ -144,33 +161,63 @@ class Leadership(threading.Thread):
             if held is not None and held.fence == term.fence:
                 parts.add(term.part)
 
-    def _begin(self, conn: Connection, parts: list[int]) -> None:
-        """Begin a term in each of these partitions, whose locks this session holds."""
+    def _begin(self, conn: Connection, parts: set[int]) -> None:
+        """Begin a term in those of these partitions that nobody holds the row of.
+
+        This session has the locks of them all; the others are tried again.
+        """
         if not parts:
             return
         # On the lock's own session: if that is dead, so is the takeover. A fence counts
         # from when its commit is acknowledged.
-        terms = store.take_over(conn, parts=parts, owner=self.owner)
-        self._held |= {term.part: term for term in terms}
-        self._pulse.armed = True
-        self._tell(Change(gained=tuple(terms)))
-        log.info("took over %s partitions, %s held", len(terms), len(self._held))
+        terms: list[Term] = []
+        with contextlib.suppress(*BUSY):
+            if free := store.list_unlocked(conn, parts=sorted(parts)):
+                terms = store.take_over(conn, parts=free, owner=self.owner)
+        if terms:
+            self._held |= {term.part: term for term in terms}
+            self._pulse.armed = True
+            self._tell(Change(gained=tuple(terms)))
+            log.info("took over %s partitions, %s held", len(terms), len(self._held))
+        blocked = parts - {term.part for term in terms}
+        self._blocked = Counter({part: self._blocked[part] + 1 for part in blocked})
+        # Where the table itself is locked, this waits in vain, too.
+        with contextlib.suppress(*BUSY):
+            self._pulse.beat()
+            self._look_at_holders(conn)
+
+    def _look_at_holders(self, conn: Connection) -> None:
+        """Say who holds what cannot be taken over; end who is deposed and holds it."""
+        named = [part for part, tries in self._blocked.items() if _is_named(tries)]
+        if named:
+            holders = store.list_holders(conn, parts=named)
+            for part in named:
+                holder = holders.get(part, "somebody")
+                log.warning("partition %s waits for a leader: held by %s", part, holder)
+        late = [part for part, tries in self._blocked.items() if tries >= ENDED_AT_TRY]
+        if late and store.end_deposed(conn, parts=late, own=self._firing):
+            log.warning("ended a deposed leader's session, which held partitions")
 
     def _lose_session(self) -> None:
         self._pulse.armed = False
         if self._held:
             self._tell(Change(lost=frozenset(self._held)))
             self._held = {}
+        self._blocked.clear()
         if self._conn is not None:
             self._conn.close()
             self._conn = None
 
     def _resign(self) -> None:
         with contextlib.suppress(psycopg.Error):
-            if self._conn is not None and self._held:
-                store.release_partitions(self._conn, parts=sorted(self._held))
+            if self._conn is not None and (mine := {*self._held, *self._blocked}):
+                store.release_partitions(self._conn, parts=sorted(mine))
         self._lose_session()
 
     def _tell(self, change: Change) -> None:
         self.changes.put(change)
         self._wake()
+
+
+def _is_named(tries: int) -> bool:
+    return tries == NAMED_AT_TRY or (tries > ENDED_AT_TRY and not tries % NAMED_EVERY)

@@ -18,6 +18,7 @@ from apps.runtime.sessions import (
 )
 from apps.scheduler.dispatcher import CATCHUP_RATE, Dispatcher
 from apps.scheduler.leadership import Leadership
+from apps.scheduler.store import FIRING
 from apps.scheduler.upkeep import Upkeep
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
@@ -27,6 +28,10 @@ log = logging.getLogger("chrono.scheduler")
 PREPARE_TRIES = 20
 REST_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """How long to wait for the database after the first, second … loss in a row."""
+
+
+class ClockUnfit(ChronoError):
+    """The offset to the database's clock jumped, or is known too badly."""
 
 
 class Scheduler:
@@ -42,6 +47,7 @@ class Scheduler:
         self._url = url
         self._rate = catchup_rate
         self._shift = clock_shift
+        self._clock: DatabaseClock | None = None
         self._served = False
         self._losses = 0
         self.waiter = Waiter()
@@ -59,6 +65,9 @@ class Scheduler:
         while not self.waiter.stopping.is_set():
             try:
                 self._serve()
+            except ClockUnfit:
+                # Whatever was decided by that clock is forgotten with the cache.
+                log.warning("the clock jumped: everything is given up")
             except (psycopg.OperationalError, psycopg.InterfaceError, ChronoError) as e:
                 if not self._served:
                     raise
@@ -69,7 +78,7 @@ class Scheduler:
 
     def _serve(self) -> None:
         with contextlib.ExitStack() as stack:
-            hot = stack.enter_context(connect_hot(self._url, name="chrono fire"))
+            hot = stack.enter_context(connect_hot(self._url, name=FIRING))
             ear = stack.enter_context(connect_listener(self._url, name="chrono ear"))
             notify.listen(ear, notify.JOBS, notify.LEADERSHIP)
             # A session of its own: a notice that came with the answer to a statement
@@ -78,7 +87,9 @@ class Scheduler:
                 connect_listener(self._url, name="chrono voice")
             )
             voice = notify.Voice(mouth)
-            clock = DatabaseClock(hot, shift=self._shift)
+            clock = self._ask_the_time(hot)
+            if self.waiter.stopping.is_set():
+                return
             dispatcher = Dispatcher(
                 hot, clock, progress=self._firing.beat, catchup_rate=self._rate
             )
@@ -92,6 +103,7 @@ class Scheduler:
                 lambda: connect_leader(self._url, name="chrono leader"),
                 wake=self.waiter.wake,
                 pulse=self._electing,
+                firing=hot.info.backend_pid,
             )
             self._served = True
             self._losses = 0
@@ -102,6 +114,23 @@ class Scheduler:
             log.info("scheduler %s is up", leadership.owner)
             self._loop(dispatcher, leadership, hot, ear, voice, clock)
             log.info("scheduler %s stops", leadership.owner)
+
+    def _ask_the_time(self, hot: Connection) -> DatabaseClock:
+        """Return the clock once it is fit: what it last showed is not forgotten."""
+        if self._clock is None:
+            self._clock = DatabaseClock(hot, shift=self._shift)
+        else:
+            self._clock.probe(hot)
+        clock = self._clock
+        if not clock.fit:
+            log.warning(
+                "unfit to lead until the clock holds still; it is known to %.1f ms",
+                clock.bound_ms,
+            )
+        while not clock.fit and not self.waiter.stopping.is_set():
+            self.waiter.wait(clock.probe_in() / 1000)
+            clock.probe_if_old(hot)
+        return clock
 
     def _prepare(self, upkeep: Upkeep) -> None:
         for left in reversed(range(PREPARE_TRIES)):
@@ -127,6 +156,8 @@ class Scheduler:
             self._firing.armed = bool(dispatcher.cache.held)
             self._hear_leadership(dispatcher, leadership)
             clock.probe_if_old(hot)
+            if not clock.fit:
+                raise ClockUnfit
             step = dispatcher.step()
             if lost := dispatcher.take_lost():
                 leadership.retake(lost)

@@ -17,7 +17,11 @@ _SQL = {
         "try_partitions",
         "release_partitions",
         "join_members",
+        "list_unlocked",
         "take_over",
+        "list_holders",
+        "end_deposed",
+        "list_blockers",
         "load_timers",
         "load_revisions",
         "look_again",
@@ -37,6 +41,9 @@ _SQL = {
     )
 }
 
+FIRING = "chrono fire"
+"""The name of the sessions that fire, as the server shows it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
@@ -54,6 +61,21 @@ class Members:
 
     count: int
     taken: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A session that has what others wait for."""
+
+    pid: int
+    application: str
+    """Its own name for itself; empty where this role may not see it."""
+    age: Millis | None
+    """Of its transaction; None where this role may not see it."""
+
+    def __str__(self) -> str:
+        age = "" if self.age is None else f", its transaction is {self.age} ms old"
+        return f"pid {self.pid} ({self.application or 'unnamed'}){age}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +213,12 @@ def release_partitions(conn: Connection, *, parts: Sequence[int]) -> None:
     )
 
 
+def list_unlocked(conn: Connection, *, parts: Sequence[int]) -> list[int]:
+    """Return those of these partitions whose rows nobody held a moment ago."""
+    rows = _SQL["list_unlocked"].run(conn, {"parts": sorted(parts)})
+    return [part for (part,) in rows]
+
+
 def take_over(conn: Connection, *, parts: Sequence[int], owner: str) -> list[Term]:
     """Begin a term in each partition; returns after the commit.
 
@@ -201,6 +229,37 @@ def take_over(conn: Connection, *, parts: Sequence[int], owner: str) -> list[Ter
         Term(part=part, fence=fence, term=term, epoch=epoch)
         for part, fence, term, epoch in _SQL["take_over"].run(
             conn, {"parts": sorted(parts), "owner": owner}
+        )
+    ]
+
+
+def list_holders(conn: Connection, *, parts: Sequence[int]) -> dict[int, Holder]:
+    """Return who holds the rows of these partitions, as far as that can be told."""
+    rows = _SQL["list_holders"].run(conn, {"parts": sorted(parts)})
+    return {
+        part: Holder(pid=pid, application=application, age=age)
+        for part, pid, application, age in rows
+    }
+
+
+def end_deposed(conn: Connection, *, parts: Sequence[int], own: int) -> int:
+    """End others' firing sessions that hold these partitions; return how many.
+
+    Only on the session that has the partitions' advisory locks. ``own`` is the backend
+    pid of this process's firing session, which is spared.
+    """
+    rows = _SQL["end_deposed"].run(
+        conn, {"parts": sorted(parts), "name": FIRING, "own": own}
+    )
+    return sum(ended for (ended,) in rows)
+
+
+def list_blockers(conn: Connection, *, after: Millis) -> list[tuple[str, Holder]]:
+    """Return which of Chrono's sessions wait that long for a lock, and for whom."""
+    return [
+        (waiting, Holder(pid=pid, application=application, age=age))
+        for waiting, pid, application, age in _SQL["list_blockers"].run(
+            conn, {"after": after}
         )
     ]
 

@@ -17,7 +17,7 @@ from apps.queue.rotation import Rotation
 from apps.runs import days, slots
 from apps.runs.sweep import Sweep
 from apps.runtime import requests
-from apps.runtime.clock import Clock
+from apps.runtime.clock import Clock, jumped
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.tenants.actor import Actor
@@ -32,6 +32,8 @@ log = logging.getLogger("chrono.upkeep")
 ACTOR = Actor.system("scheduler")
 STEP_S = 2.0
 CLEAR_EVERY: Millis = 5_000
+LOCKED_FOR: Millis = 1_000
+"""A session of ours that waits longer than this for a lock is spoken of."""
 BUCKETS_EVERY: Millis = 60_000
 DROP_EVERY: Millis = 600_000
 
@@ -55,6 +57,7 @@ class Upkeep(threading.Thread):
         self._rotation = Rotation()
         self._sweep = Sweep()
         self._failures = Failures()
+        self._keeps = False
         self._done: dict[str, Millis] = {}
 
     def prepare(self) -> None:
@@ -70,6 +73,7 @@ class Upkeep(threading.Thread):
         """Step every two seconds until told to stop."""
         while not self._stopping.wait(STEP_S):
             if not self._leads():
+                self._keeps = False
                 self._close()
                 continue
             try:
@@ -92,11 +96,16 @@ class Upkeep(threading.Thread):
     def step(self) -> None:
         """Do what is due of the keeper's work."""
         conn, now = self._session(), self._clock.now()
+        self._name_blockers(conn)
         state = read_dispatch_state(conn)
         self._resume(conn)
         self._pause(conn, now)
         self._rotation.step(conn, current=state.slice, now=now)
         if self._is_due("sweep", SWEEP_EVERY, now):
+            if not self._keeps or jumped(self._clock, conn):
+                # Nobody watched the beats grow old: the database may have been away.
+                self._sweep.be_patient(now)
+                self._keeps = True
             rescued = self._sweep.step(conn, now=now, horizon=state.horizon)
             if rescued:
                 log.warning("%s runs of dead workers are offered again", rescued)
@@ -115,6 +124,11 @@ class Upkeep(threading.Thread):
                 pass
             slots.clear_lost(conn)
             requests.purge(conn)
+
+    def _name_blockers(self, conn: Connection) -> None:
+        """Say for whom our sessions wait; a lock that is forgotten stops the firing."""
+        for waiting, holder in store.list_blockers(conn, after=LOCKED_FOR):
+            log.warning("a session of %s waits for a lock of %s", waiting, holder)
 
     def _resume(self, conn: Connection) -> None:
         """Resume what was paused until now; a refusal must not keep the rest back."""

@@ -121,6 +121,9 @@ class Beat:
             return wait
         self._retry = RETRY_AFTER
         self._tell(cancelled)
+        if not self._clock.fit:
+            # Nothing is claimed until it is: see to it soon.
+            return max(self._clock.probe_in(), RETRY_AFTER)
         return next_beat_in(sent, self._monotonic()) if self._held else BEAT_EVERY // 10
 
     def _run(self) -> None:

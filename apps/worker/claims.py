@@ -128,6 +128,7 @@ class Claimer:
         wake: asyncio.Event,
         clock: Clock,
         monotonic: Callable[[], Millis],
+        is_fit: Callable[[], bool],
     ) -> None:
         self._line = line
         self._worker = worker
@@ -138,6 +139,7 @@ class Claimer:
         self._wake = wake
         self._clock = clock
         self._monotonic = monotonic
+        self._is_fit = is_fit
         self._stopping = asyncio.Event()
         self._doubt = False
         self._looked = monotonic()
@@ -170,6 +172,8 @@ class Claimer:
         if self._doubt or self._monotonic() - self._looked >= LOOK_EVERY:
             await self._look_at_leases()
         self._wake.clear()
+        if not self._is_fit():
+            return LONGEST_REST
         found = full = False
         for queue in self._queues:
             limit = min(self._seats.free, BATCH)

@@ -114,6 +114,7 @@ class Life:
             wake=wake,
             clock=clock,
             monotonic=self._monotonic,
+            is_fit=lambda: clock.fit,
         )
         listener = Listener(
             url=self._config.url, queues=self._config.queues, wake=wake.set

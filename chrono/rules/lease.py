@@ -14,6 +14,9 @@ BEAT_EVERY: Millis = 10_000
 """How often a worker beats; two beats may be lost before the lease is."""
 SWEEP_EVERY: Millis = 2_000
 """How often the leader looks for dead workers; one is dead at the second look alone."""
+ALL_BEATEN_AFTER: Millis = 15_000
+"""So long after the database came back, or its clock jumped, every living worker has
+beaten again, one that waited between two tries included."""
 SAFETY_MARGIN: Millis = 5_000
 """How long before its lease can be taken a worker stops acting on it."""
 

@@ -1,4 +1,4 @@
-"""What about a valid cron schedule is likely to surprise its author.
+"""What about a valid schedule is likely to surprise its author.
 
 Each finding has a stable code; none of them stops a schedule from being saved.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from chrono.rules import cron, dialect, zones
 from chrono.rules.instants import DAY, SECOND, Millis, format_instant
-from chrono.rules.schedule import CronSchedule
+from chrono.rules.schedule import CronSchedule, Interval, Schedule
 
 _LOOK_AHEAD: Millis = 400 * DAY
 """How far ahead clock changes are looked at: each of a year at least once."""
@@ -27,11 +27,15 @@ class Finding:
     text: str
 
 
-def findings(schedule: CronSchedule, after: Millis) -> list[Finding]:
+def findings(schedule: Schedule, after: Millis) -> list[Finding]:
     """Return what is surprising about a valid schedule, clock changes from an instant.
 
     Raises BadCron or UnknownTimezone for a schedule that is not valid.
     """
+    if isinstance(schedule, Interval):
+        return list(_drift(schedule))
+    if not isinstance(schedule, CronSchedule):
+        return []
     compiled = cron.compile_expression(schedule.expression, seconds=schedule.seconds)
     return [
         *_seconds(schedule),
@@ -41,6 +45,19 @@ def findings(schedule: CronSchedule, after: Millis) -> list[Finding]:
         *_clock_changes(schedule, compiled, after),
         *_top_of_hour(compiled.reading),
     ]
+
+
+def _drift(schedule: Interval) -> Iterator[Finding]:
+    days, rest = divmod(schedule.every, DAY)
+    if rest:
+        return
+    length = "24 hours" if days == 1 else f"{days} times 24 hours"
+    yield Finding(
+        "interval-drifts",
+        f"It counts {length}, whatever the wall clock shows: after a clock change it "
+        "fires an hour earlier or later by local time. To keep the time of day, write "
+        "a cron such as `0 8 * * *` and a timezone.",
+    )
 
 
 def _seconds(schedule: CronSchedule) -> Iterator[Finding]:

@@ -110,11 +110,9 @@ def foresee(
         raise BadValue(f"count is from 1 to {MOST_FIRES}.", field="count")
     resolved = resolve(schedule, job_id or _NO_JOB)
     validate(resolved)
-    warnings: list[lint.Finding] = []
-    if isinstance(resolved, CronSchedule):
-        warnings += lint.findings(resolved, after)
-        if resolved != schedule and job_id is None:
-            warnings.append(lint.Finding(HASH_EXAMPLE, _HASH_TEXT))
+    warnings = lint.findings(resolved, after)
+    if resolved != schedule and job_id is None:
+        warnings.append(lint.Finding(HASH_EXAMPLE, _HASH_TEXT))
     fires: list[Fire] = []
     moment = next_after(resolved, after)
     while moment is not None and len(fires) < count:

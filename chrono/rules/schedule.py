@@ -186,12 +186,16 @@ def occurrences(schedule: Schedule, after: Millis, until: Millis) -> Iterator[Mi
 
     Of a fixed delay only the first can be told.
     """
-    moment = _step(schedule, after)
+    if isinstance(schedule, CronSchedule):
+        # Not by next_after: long walks would push out what its memory is for.
+        yield from _cron_fires(schedule, after, until)
+        return
+    moment = next_after(schedule, after)
     while moment is not None and moment <= until:
         yield moment
         if isinstance(schedule, FixedDelay):
             return  # The next is counted from the end of this one's run.
-        moment = _step(schedule, moment)
+        moment = next_after(schedule, moment)
 
 
 def validate(schedule: Schedule) -> None:
@@ -433,13 +437,23 @@ def _bounded(moment: Millis | None, ends_at: Millis | None) -> Millis | None:
     return moment if ends_at is None or moment <= ends_at else None
 
 
-def _step(schedule: Schedule, moment: Millis) -> Millis | None:
-    # Long walks would only push out what the memory of next_after is for.
-    if isinstance(schedule, CronSchedule):
-        if schedule.starts_at is not None:
-            moment = max(moment, schedule.starts_at - 1)
-        return _bounded(_cron_fire(schedule, moment), schedule.ends_at)
-    return next_after(schedule, moment)
+def _cron_fires(
+    schedule: CronSchedule, after: Millis, until: Millis
+) -> Iterator[Millis]:
+    if schedule.starts_at is not None:
+        after = max(after, schedule.starts_at - 1)
+    for moment in cron.fires(
+        schedule.expression,
+        after,
+        min(until, LATEST - 1 if schedule.ends_at is None else schedule.ends_at),
+        timezone=schedule.timezone,
+        seconds=schedule.seconds,
+        dst_gap=schedule.dst_gap,
+        dst_fold=schedule.dst_fold,
+    ):
+        _check_later(moment, after)
+        yield moment
+        after = moment
 
 
 def _cron_fire(schedule: CronSchedule, moment: Millis) -> Millis | None:
@@ -454,11 +468,15 @@ def _cron_fire(schedule: CronSchedule, moment: Millis) -> Millis | None:
     )
     if found is None or found >= LATEST:
         return None
+    _check_later(found, moment)
+    return found
+
+
+def _check_later(found: Millis, moment: Millis) -> None:
     if found <= moment:
         # Cannot happen. If it did, a loop over fires would never end, so one job is
         # broken here rather than every job of its scheduler.
         raise StuckSchedule(field="cron")
-    return found
 
 
 def _cron_latest(

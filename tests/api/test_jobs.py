@@ -7,6 +7,7 @@ import pytest
 
 from apps.jobs.definition import FIELDS
 from apps.jobs.public import READ_ONLY
+from chrono.rules.schedule import SCHEDULE_FIELDS
 from tests.support.seed import make_job
 
 JOBS = "/api/v1/jobs"
@@ -360,3 +361,122 @@ def test_a_row_that_cannot_be_read_is_shown_as_such(client, conn, job):
     assert "Mars/Base" in told["schedule_text"]
     answer = client.get(f"{JOBS}/{broken.id}/next")
     assert answer.status_code == 422
+
+
+UNREADABLE = [
+    "{}",
+    "null",
+    "[]",
+    "[7]",
+    '"30 2 * * *"',
+    '{"cron": 7}',
+    '{"cron": "99 * * * *"}',
+    '{"cron": "30 2 * * *", "written": 7}',
+    '{"cron": "30 2 * * *", "seconds": "yes"}',
+    '{"cron": "30 2 * * *", "timezone": "Mars/Base"}',
+    '{"cron": "30 2 * * *", "run_at": "2030-01-01T00:00:00Z"}',
+    '{"cron": "H H * * *", "written": "H H * * *"}',
+    '{"interval": "90s"}',
+    '{"interval": "0s", "starts_at": "2026-01-01T00:00:00Z"}',
+    '{"interval": "90s", "starts_at": "yesterday"}',
+    '{"run_at": "tomorrow"}',
+    '{"id": "x", "key": "other", "name": 7}',
+]
+"""Schedules as no code of ours writes them."""
+
+
+@pytest.fixture
+def unreadable(client, conn):
+    """A job with each of them."""
+    jobs = []
+    for n, schedule in enumerate(UNREADABLE):
+        made = call(client, "post", JOBS, body(key=f"job-{n}")).json()
+        conn.execute(
+            "UPDATE chrono_job_revision SET schedule = %s WHERE job_id = %s",
+            [schedule, made["id"]],
+        )
+        jobs.append(made)
+    return jobs
+
+
+def test_a_job_that_cannot_be_read_can_be_deleted(client, conn, unreadable):
+    for job in unreadable:
+        deleted = call(client, "delete", at(job), {"reason": "beyond repair"})
+        assert deleted.status_code == 200, deleted.content
+        assert deleted.json()["state"] == "deleted"
+        restored = call(client, "post", at(job, "restore"))
+        assert (restored.status_code, restored.json()["state"]) == (200, "paused")
+        assert call(client, "delete", at(job)).status_code == 200
+        # Its key is free for a job that is right.
+        assert call(client, "post", JOBS, body(key=job["key"])).status_code == 201
+    told = events(conn, "job.delete")
+    assert len(told) == 2 * len(unreadable)
+    for (_, reason, before, after, _), job in zip(told[::2], unreadable, strict=True):
+        assert (reason, before["key"], after) == ("beyond repair", job["key"], None)
+
+
+WHOLE = [
+    {"cron": "0 4 * * *", "timezone": "Europe/Berlin", "seconds": False},
+    {"interval": "5m"},
+    {"run_at": "2090-01-01T00:00:00Z"},
+]
+
+
+@pytest.mark.parametrize("schedule", WHOLE, ids=lambda one: next(iter(one)))
+def test_a_job_that_cannot_be_read_is_mended_by_a_schedule(
+    client, conn, unreadable, schedule
+):
+    nothing = {"cron": None, "interval": None, "run_at": None, "starts_at": None}
+    for job in unreadable:
+        patch = {**nothing, **schedule}
+        mended = call(client, "patch", at(job), patch, If_Match="*")
+        assert mended.status_code == 200, mended.content
+        told = mended.json()
+        assert (told["state"], told["version"], told["key"]) == (
+            "active",
+            2,
+            job["key"],
+        )
+        assert told["next_run_at"] is not None
+        plans = conn.execute(
+            "SELECT version FROM (SELECT * FROM chrono_timer UNION ALL "
+            "SELECT * FROM chrono_timer_far) t WHERE job_id = %s ORDER BY version",
+            [job["id"]],
+        )
+        assert plans.fetchall() == [(1,), (2,)]
+
+
+def test_a_job_that_cannot_be_read_is_put_whole(client, unreadable):
+    for job in unreadable:
+        fields = body(key=job["key"], cron="0 4 * * *")
+        put = call(client, "put", f"{JOBS}/by-key/{job['key']}", fields)
+        assert (put.status_code, put.json()["state"]) == (200, "active"), put.content
+
+
+def test_a_patch_that_leaves_a_schedule_unreadable_names_it(client, unreadable):
+    for job, schedule in zip(unreadable, UNREADABLE, strict=True):
+        answer = call(client, "patch", at(job), {"name": "x"}, If_Match="*")
+        if "H H" in schedule:
+            # As it was written it is right, and means something again.
+            assert answer.json()["state"] == "active"
+            continue
+        assert answer.status_code == 422, (schedule, answer.content)
+        [error] = answer.json()["errors"]
+        assert error["pointer"][1:] in SCHEDULE_FIELDS | {"jitter_window"}, schedule
+
+
+def test_nothing_done_to_a_job_that_cannot_be_read_is_a_fault(client, unreadable):
+    for job in unreadable:
+        assert call(client, "post", at(job, "pause"), {}).status_code == 200
+        for method, path, fields in (
+            ("patch", at(job), {"cron": "0 4 * * *", "timezone": "Mars/Base"}),
+            ("post", at(job, "run"), {}),
+            ("post", at(job, "skip-next"), {}),
+            ("post", at(job, "resume"), {}),
+        ):
+            answer = call(client, method, path, fields, If_Match="*")
+            assert answer.status_code < 500, (path, fields, answer.content)
+        for verb in ("", "next", "runs", "revisions"):
+            assert client.get(at(job, verb)).status_code < 500
+    for question in ("", "?q=job", "?state=active,paused"):
+        assert client.get(f"{JOBS}{question}").status_code == 200

@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
-from apps.runtime.clock import ManualClock
-from apps.runtime.sessions import connect_hot, connect_upkeep
-from apps.scheduler import store
-from apps.scheduler.dispatcher import Dispatcher
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
-from tests.scheduler.conftest import NOON, Leader, prepare
+from tests.scheduler.conftest import NOON, Leader, lead
 from tests.support.pg import Connection
 
 
@@ -106,10 +102,5 @@ def ledger(database: str, second_connection: Connection) -> Ledger:
 @pytest.fixture
 def leader(dsn: str) -> Iterator[Leader]:
     """A leader of all partitions at noon of a Monday, with its tables prepared."""
-    with connect_upkeep(dsn, name="test upkeep") as upkeep:
-        prepare(upkeep, NOON)
-    with connect_hot(dsn, name="test leader") as conn:
-        clock = ManualClock(NOON)
-        dispatcher = Dispatcher(conn, clock)
-        dispatcher.adopt(store.take_over(conn, parts=range(64), owner="test"))
-        yield Leader(conn=conn, clock=clock, dispatcher=dispatcher)
+    with lead(dsn, NOON) as leader:
+        yield leader

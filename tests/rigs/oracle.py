@@ -1,19 +1,19 @@
 """When jobs should fire, by their definitions and arithmetic of its own.
 
-Written without chrono.rules: it reads the same fields that a file of jobs has, and
-knows only the forms that the rigs use. A cron expression of minutes is asked of the
-scan in tests.support.cron_oracle; one with seconds has one column of steps.
+It reads the same fields that a file of jobs has, and knows only the forms that the
+rigs use. A cron expression of minutes is asked of chrono.rules.oracle, which shares
+nothing with what plans and fires; one with seconds has one column of steps.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
+from chrono.rules import oracle
 from tests.rigs.ledger import Millis, to_millis
 from tests.rigs.tables import JobRow
-from tests.support import cron_oracle
 
 SECOND: Millis = 1_000
 _UNITS = {"s": SECOND, "ms": 1, "m": 60 * SECOND}
@@ -77,7 +77,7 @@ def instants(era: Era) -> list[Millis]:
     elif fields.get("seconds"):
         found = _every_few_seconds(fields["cron"], era)
     else:
-        found = _by_minutes(fields["cron"], era)
+        found = list(oracle.fires({"cron": fields["cron"]}, era.after, era.until))
     return [moment for moment in found if era.after < moment <= era.until]
 
 
@@ -97,10 +97,3 @@ def _every_few_seconds(expression: str, era: Era) -> list[Millis]:
         for second in seconds
         if second % 60 >= first and (second % 60 - first) % step == 0
     ]
-
-
-def _by_minutes(expression: str, era: Era) -> list[Millis]:
-    start = datetime.fromtimestamp(era.after // SECOND // 60 * 60, UTC)
-    end = datetime.fromtimestamp(era.until // SECOND, UTC) + timedelta(minutes=1)
-    rows = cron_oracle.minutes("UTC", start, end)
-    return cron_oracle.fires(expression, rows, dst_fold="first")

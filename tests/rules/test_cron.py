@@ -4,27 +4,36 @@ import csv
 import random
 import time
 from bisect import bisect_right
+from dataclasses import replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from croniter import croniter
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chrono.rules import cron
+from chrono.rules import cron, oracle
 from chrono.rules.errors import BadCron, NeverFires, UnknownTimezone
 from chrono.rules.instants import (
     DAY,
     HOUR,
+    LATEST,
     MINUTE,
     format_instant,
     from_millis,
     parse_instant,
+    to_millis,
 )
-from chrono.rules.schedule import CronSchedule, next_after, occurrences, validate
-from tests.support import cron_oracle
+from chrono.rules.schedule import (
+    CronSchedule,
+    next_after,
+    occurrences,
+    schedule_to_json,
+    validate,
+)
+from tests.support import clock_changes
 
 FIXTURES = Path(__file__).with_name("fixtures") / "cron-fixtures.csv"
 
@@ -107,10 +116,9 @@ def test_every_fire_around_clock_changes_agrees_with_the_minute_scan():
     zones_seen = set()
     for zone in ZONES:
         for year in YEARS:
-            for change in cron_oracle.changes(zone, year):
-                start = change - timedelta(hours=30)
-                rows = cron_oracle.minutes(zone, start, change + timedelta(hours=30))
-                first, last = rows[0].at, rows[-1].at
+            for change in clock_changes.changes(zone, year):
+                first = to_millis(change) - 30 * HOUR
+                last = first + 60 * HOUR - MINUTE
                 zones_seen.add(zone)
                 for _ in range(28):
                     expression = random_expression(draw)
@@ -118,8 +126,9 @@ def test_every_fire_around_clock_changes_agrees_with_the_minute_scan():
                         "dst_gap": draw.choice(["shift", "shift", "skip"]),
                         "dst_fold": draw.choice(["first", "first", "second", "both"]),
                     }
-                    expected = cron_oracle.fires(expression, rows, **policy)
                     schedule = CronSchedule(expression, zone, **policy)
+                    fields = schedule_to_json(schedule)
+                    expected = list(oracle.fires(fields, first - 1, last))
                     found = list(occurrences(schedule, first - 1, last))
                     compared += len(expected)
                     differences += len(set(expected) ^ set(found))
@@ -162,6 +171,54 @@ def test_next_is_later_and_the_first(schedule, base):
         next_after(schedule, (base + found) // 2) == found
         or (base + found) // 2 == found
     )
+
+
+def walked(schedule, after, until):
+    """Return the fires in (after, until], found one from the other."""
+    fires = []
+    while (after := next_after(schedule, after)) is not None and after <= until:
+        fires.append(after)
+    return fires
+
+
+around_changes = st.builds(
+    lambda change, distance: to_millis(change) + distance,
+    st.sampled_from(
+        [change for zone in ZONES for change in clock_changes.changes(zone, 2026)]
+    ),
+    st.integers(-40 * HOUR, 10 * HOUR),
+)
+by_the_second = st.builds(
+    lambda schedule, second: replace(
+        schedule, expression=f"{second} {schedule.expression}", seconds=True
+    ),
+    schedules,
+    st.sampled_from(["0", "*/20", "59", "5,7"]),
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.one_of(schedules, by_the_second),
+    st.one_of(bases, around_changes),
+    st.integers(0, 2 * DAY),
+)
+def test_all_fires_of_a_stretch_are_those_found_one_by_one(schedule, after, length):
+    until = after + length
+    assert list(occurrences(schedule, after, until)) == walked(schedule, after, until)
+
+
+@pytest.mark.parametrize("expression", ["0 0 29 2 *", "0 12 31 * *", "0 0 * * 5#5"])
+def test_a_long_stretch_with_hardly_any_fires_is_walked_to_its_end(expression):
+    schedule = CronSchedule(expression, "Europe/Berlin")
+    until = FROM_2026 + 60 * 366 * DAY
+    found = list(occurrences(schedule, FROM_2026, until))
+    assert found == walked(schedule, FROM_2026, until)
+    assert found
+
+
+def test_what_never_fires_is_given_up_after_fifty_years():
+    assert list(occurrences(CronSchedule("0 0 30 2 *"), 0, LATEST - 1)) == []
 
 
 @given(st.integers(0, 59), st.integers(0, 23), st.sampled_from(ZONES), bases)

@@ -41,6 +41,9 @@ def codes(expression, **options):
         ("30 7 9 * * *", {"seconds": True}, ["six-field-seconds"]),
         ("0 9 * * *", {}, ["top-of-hour"]),
         ("@every 90s", {}, []),
+        ("@every 25h", {}, []),
+        ("@every 24h", {}, ["interval-drifts"]),
+        ("@every 7d", {}, ["interval-drifts"]),
         ("H * * * *", {}, []),
     ],
 )
@@ -61,6 +64,15 @@ def test_a_missing_time_is_named_with_what_happens_instead():
     assert text().startswith("2026-03-08 02:30 in America/New_York does not exist")
     assert "fires once at 03:00" in text()
     assert "left out" in text(dst_gap="skip")
+
+
+def test_an_interval_of_a_day_is_told_what_keeps_the_time_of_day():
+    after = parse_instant("2026-03-07T13:00:00Z")
+    daily = preview("@every 24h", after=after, count=2)
+    assert daily["fires"] == ["2026-03-08T13:00:00Z", "2026-03-09T13:00:00Z"]
+    assert "`0 8 * * *` and a timezone" in daily["warnings"][0]["text"]
+    kept = preview("0 8 * * *", after=after, timezone="America/New_York", count=1)
+    assert kept["fires"] == ["2026-03-08T12:00:00Z"]
 
 
 def test_the_document_lists_every_code():

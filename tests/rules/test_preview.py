@@ -1,6 +1,8 @@
 """A preview tells when, and what may surprise; the command prints it."""
 
+import itertools
 import json
+import statistics
 import time
 from uuid import UUID
 
@@ -53,12 +55,13 @@ def test_what_cannot_be_saved_is_an_error(expression, options, code, field):
 
 def test_it_takes_less_than_five_milliseconds_once_the_zone_is_known():
     codes("1 1 * * *", timezone="Europe/Berlin")
+    columns = ["9 * * 1-5", "2 * * *", "* * * *", "9 1,15 * 5", "0 L 2 *", "3 29 2 *"]
     spent = []
-    for minute in range(2, 12):
+    for minute, rest in itertools.product(("7", "*/15", "0,30", "H"), columns):
         start = time.process_time()
-        codes(f"{minute} 9 * * 1-5", timezone="Europe/Berlin", count=20)
+        codes(f"{minute} {rest}", timezone="Europe/Berlin", count=20)
         spent.append(time.process_time() - start)
-    assert min(spent) < 0.005
+    assert statistics.median(spent) < 0.005
 
 
 def test_the_command_prints_one_json_object(capsys):

@@ -319,6 +319,9 @@ def test_a_next_fire_that_is_not_later_breaks_the_job_and_not_the_loop(monkeypat
     monkeypatch.setattr(
         "chrono.rules.cron.next_fire", lambda expression, moment, **zone: moment
     )
+    monkeypatch.setattr(
+        "chrono.rules.cron.fires", lambda expression, moment, until, **zone: [moment]
+    )
     schedule = CronSchedule("59 23 31 12 *")
     with pytest.raises(StuckSchedule):
         next_after(schedule, NEW_YEAR)

@@ -8,7 +8,8 @@ import pytest
 from apps.runs import store
 from apps.runs.sweep import Sweep
 from apps.runtime.sessions import Connection, connect_hot
-from chrono.rules.lease import LEASE_TTL
+from apps.worker.beats import LONGEST_RETRY
+from chrono.rules.lease import ALL_BEATEN_AFTER, BEAT_EVERY, LEASE_TTL
 from chrono.rules.states import Reason, RunState
 from tests.support.seed import DUE, make_job, make_ready
 
@@ -34,6 +35,13 @@ def a_worker(conn: Connection, *, silent_for: int = 0) -> uuid.UUID:
         [silent_for, worker],
     )
     return worker
+
+
+def is_dead(conn: Connection, worker: uuid.UUID) -> bool:
+    [(dead,)] = conn.execute(
+        "SELECT dead FROM chrono_worker WHERE id = %s", [worker]
+    ).fetchall()
+    return bool(dead)
 
 
 def test_a_silent_worker_is_dead_at_the_second_look(conn: Connection) -> None:
@@ -64,6 +72,25 @@ def test_a_worker_that_beats_between_the_looks_lives(conn: Connection) -> None:
     assert store.beat_if_alive(conn, worker=worker) == []
     assert sweep.step(conn, now=DUE, horizon=HORIZON) == 0
     assert len(store.list_leases(conn, worker=worker)) == 1
+
+
+def test_nobody_is_taken_for_dead_before_all_could_beat_again(
+    conn: Connection,
+) -> None:
+    worker = a_worker(conn, silent_for=LEASE_TTL + 1)
+    sweep = Sweep()
+    sweep.step(conn, now=DUE, horizon=HORIZON)
+    sweep.be_patient(DUE)
+    for now in (DUE + 2_000, DUE + ALL_BEATEN_AFTER - 1, DUE + ALL_BEATEN_AFTER):
+        sweep.step(conn, now=now, horizon=HORIZON)
+    assert is_dead(conn, worker) is False
+    sweep.step(conn, now=DUE + ALL_BEATEN_AFTER + 2_000, horizon=HORIZON)
+    assert is_dead(conn, worker) is True
+
+
+def test_patience_has_time_for_a_beat_and_the_longest_pause_between_tries() -> None:
+    assert ALL_BEATEN_AFTER > BEAT_EVERY + LONGEST_RETRY
+    assert ALL_BEATEN_AFTER < LEASE_TTL
 
 
 def test_a_lease_without_a_worker_row_is_an_orphan(conn: Connection) -> None:

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from apps.runtime import store
-from apps.runtime.clock import PROBE_EVERY, DatabaseClock, ManualClock
+from apps.runtime.clock import (
+    JUMP,
+    PROBE_EVERY,
+    PROBE_SOON,
+    WORST_BOUND,
+    DatabaseClock,
+    ManualClock,
+    jumped,
+)
 from apps.runtime.sessions import Connection, connect_hot
 from chrono.rules.instants import HOUR
 
@@ -86,16 +94,101 @@ def test_a_jump_is_believed_whatever_its_bound(
     assert offset_of(clock) == 1_000.0 + HOUR
 
 
-def test_it_never_steps_back(conn: Connection, probes: Callable[..., None]) -> None:
+def test_it_never_steps_back_by_what_is_no_jump(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
     probes((1_000.0, 2.0))
     clock = DatabaseClock(conn)
     shown = clock.now()
-    probes((1_000.0 - HOUR, 1.0))
+    probes((1_000.0 - JUMP, 1.0))
     clock.probe(conn)
     assert clock.now() == shown
     probes((1_000.0 + 5_000, 1.0))
     clock.probe(conn)
     assert clock.now() >= shown + 5_000
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, -3_000, JUMP + 10])
+def test_after_a_jump_it_is_unfit_until_three_probes_have_agreed(
+    conn: Connection, probes: Callable[..., None], jump: float
+) -> None:
+    probes((HOUR * 2, 2.0))
+    clock = DatabaseClock(conn)
+    shown = clock.now()
+    assert clock.fit
+    probes((HOUR * 2 + jump, 2.0))
+    seen = []
+    for _ in range(4):
+        clock.probe(conn, probes=1)
+        seen.append(clock.fit)
+    assert seen == [False, False, False, True]
+    # The truth may lie behind what was shown.
+    assert shown + jump - 1 <= clock.now() < shown + jump + 10_000
+
+
+def test_another_jump_begins_the_count_anew(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((1_000.0, 2.0))
+    clock = DatabaseClock(conn)
+    for offset in (5_000.0, 5_000.0, 9_000.0, 9_000.0, 9_000.0):
+        probes((offset, 2.0))
+        clock.probe(conn, probes=1)
+        assert not clock.fit
+    clock.probe(conn, probes=1)
+    assert clock.fit
+
+
+def test_what_two_bounds_explain_is_no_jump(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((1_000.0, 100.0))
+    clock = DatabaseClock(conn)
+    probes((1_000.0 + JUMP + 300, 200.0))
+    clock.probe(conn, probes=1)
+    assert clock.fit
+
+
+def test_a_clock_that_is_known_badly_is_unfit_until_it_is_known_better(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((1_000.0, WORST_BOUND + 1))
+    clock = DatabaseClock(conn)
+    assert not clock.fit
+    probes((1_000.0, WORST_BOUND))
+    clock.probe(conn, probes=1)
+    assert clock.fit
+
+
+def test_a_clock_that_is_unfit_or_drifts_is_probed_sooner(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((1_000.0, 2.0))
+    clock = DatabaseClock(conn)
+    assert PROBE_SOON < clock.probe_in() <= PROBE_EVERY
+    for moved in (50.0, 5_000.0):
+        probes((1_000.0 + moved, 2.0))
+        clock.probe(conn, probes=1)
+        assert 0 < clock.probe_in() <= PROBE_SOON
+
+
+def test_a_monotonic_clock_that_goes_back_is_probed_at_once(conn: Connection) -> None:
+    clock = DatabaseClock(conn)
+    assert clock.probe_in() > 0
+    clock._probed = time.monotonic() * 1000 + 3_000
+    assert clock.probe_in() == 0
+
+
+def test_a_jump_of_the_database_is_seen_before_the_next_probe(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = DatabaseClock(conn)
+    assert not jumped(clock, conn)
+    real = store.read_clock
+    for jump, seen in ((HOUR, True), (-HOUR, True), (JUMP / 2, False)):
+        monkeypatch.setattr(store, "read_clock", lambda conn, j=jump: real(conn) + j)
+        assert jumped(clock, conn) == seen
+    assert not jumped(ManualClock(5), conn)
 
 
 def test_it_is_probed_again_when_the_last_probe_is_old(

@@ -1,5 +1,6 @@
 """A leader on a fresh database, with a clock that stands still until it is moved."""
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +44,22 @@ class Leader:
         while self.clock.moment < moment:
             self.clock.moment = min(moment, self.clock.moment + every)
             self.step()
+
+    def jump_to(self, moment: Millis) -> None:
+        """Move from one due time to the next, up to and at ``moment``."""
+        while (due := self.next_due()) is not None and due <= moment:
+            self.clock.moment = max(due, self.clock.moment)
+            self.step()
+        self.clock.moment = moment
+        self.step()
+
+    def next_due(self) -> Millis | None:
+        """Return when the next timer is due, None where none waits."""
+        [(due,)] = self.conn.execute(
+            "SELECT min(due_at) FROM (SELECT due_at FROM chrono_timer "
+            "UNION ALL SELECT due_at FROM chrono_timer_far) t"
+        ).fetchall()
+        return None if due is None else to_millis(due)
 
     def step(self) -> int:
         """Step until nothing more is due; return how many runs became ready."""
@@ -88,13 +105,20 @@ def prepare(conn: Connection, now: Millis) -> None:
     days.ensure_days(conn, now=now)
 
 
-@pytest.fixture
-def leader(dsn: str) -> Iterator[Leader]:
-    """A leader of all partitions at noon of a Monday, with its tables prepared."""
+@contextlib.contextmanager
+def lead(dsn: str, now: Millis) -> Iterator[Leader]:
+    """Lend a leader of all partitions at an instant, with its tables prepared."""
     with connect_upkeep(dsn, name="test upkeep") as upkeep:
-        prepare(upkeep, NOON)
+        prepare(upkeep, now)
     with connect_hot(dsn, name="test leader") as conn:
-        clock = ManualClock(NOON)
+        clock = ManualClock(now)
         dispatcher = Dispatcher(conn, clock)
         dispatcher.adopt(store.take_over(conn, parts=range(64), owner="test"))
         yield Leader(conn=conn, clock=clock, dispatcher=dispatcher)
+
+
+@pytest.fixture
+def leader(dsn: str) -> Iterator[Leader]:
+    """A leader of all partitions at noon of a Monday, with its tables prepared."""
+    with lead(dsn, NOON) as leader:
+        yield leader

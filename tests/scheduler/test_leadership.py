@@ -1,14 +1,16 @@
 """Shares of the partitions, handed over and taken, on real advisory locks."""
 
 import queue
+import re
 from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
 from apps.runtime.process import Pulse
-from apps.runtime.sessions import connect_leader
-from apps.scheduler.leadership import Change, Leadership
+from apps.runtime.sessions import connect_hot, connect_leader
+from apps.scheduler.leadership import ENDED_AT_TRY, NAMED_AT_TRY, Change, Leadership
+from apps.scheduler.store import FIRING
 
 ALL = frozenset(range(64))
 
@@ -23,6 +25,7 @@ class Candidate:
             lambda: connect_leader(dsn, name="test leadership"),
             wake=lambda: None,
             pulse=Pulse("test"),
+            firing=0,
         )
 
     def step(self) -> None:
@@ -127,3 +130,103 @@ def test_one_that_stops_frees_its_partitions_at_once(
     first.leadership.stop()
     second.step()
     assert second.held == ALL
+
+
+HOLD = "SELECT FROM chrono_partition WHERE id = ANY(%s) FOR {}"
+
+
+def hold(conn: psycopg.Connection, *parts: int, how: str = "UPDATE") -> int:
+    """Hold these partitions' rows in an open transaction; return its backend pid."""
+    conn.execute("BEGIN")
+    conn.execute(HOLD.format(how), [list(parts)])
+    return conn.info.backend_pid
+
+
+def test_a_row_that_somebody_holds_keeps_nobody_from_the_others(
+    candidate: Callable[[], Candidate], connect: Callable[..., psycopg.Connection]
+) -> None:
+    holder = connect()
+    hold(holder, 5, 9)
+    first = candidate()
+    first.step()
+    first.step()
+    assert first.held == ALL - {5, 9}
+    # Nobody else tries what is waited for.
+    second = candidate()
+    settle(first, second)
+    assert len(first.held | second.held) == 62
+    holder.execute("ROLLBACK")
+    settle(first, second)
+    assert first.held | second.held == ALL
+    assert not first.held & second.held
+
+
+def test_terms_that_are_led_already_go_on_while_a_row_is_held(
+    candidate: Callable[[], Candidate], connect: Callable[..., psycopg.Connection]
+) -> None:
+    first = candidate()
+    first.step()
+    fences = dict(first.fences)
+    hold(connect(), 5)
+    first.leadership.retake([first.leadership._held[5]])
+    for _ in range(3):
+        first.step()
+    assert first.fences == fences
+    assert first.held == ALL
+
+
+def test_the_log_names_who_holds_a_row(
+    candidate: Callable[[], Candidate],
+    connect: Callable[..., psycopg.Connection],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    holder = connect()
+    holder.execute("SET application_name = 'forgetful'")
+    pid = hold(holder, 5)
+    first = candidate()
+    for _ in range(NAMED_AT_TRY):
+        first.step()
+    [line] = [record.message for record in caplog.records if "waits" in record.message]
+    assert line.startswith(f"partition 5 waits for a leader: held by pid {pid} (forg")
+    assert re.search(r"its transaction is \d+ ms old$", line)
+
+
+def test_a_table_that_somebody_locks_costs_a_leader_none_of_its_terms(
+    candidate: Callable[[], Candidate],
+    connect: Callable[..., psycopg.Connection],
+    dsn: str,
+) -> None:
+    first = candidate()
+    first.step()
+    over = first.leadership._held[5]
+    locker = connect()
+    locker.execute("BEGIN")
+    locker.execute("LOCK TABLE chrono_partition")
+    first.leadership._conn.execute("SET statement_timeout = '20ms'")
+    first.leadership.retake([over])
+    for _ in range(NAMED_AT_TRY):
+        first.step()
+    assert first.held == ALL
+    locker.execute("ROLLBACK")
+    first.step()
+    assert first.fences[5] > over.fence
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_deposed_leader_s_firing_session_is_ended_and_our_own_is_not(
+    dsn: str, candidate: Callable[[], Candidate], own: bool
+) -> None:
+    with connect_hot(dsn, name=FIRING) as firing:
+        pid = hold(firing, 5, how="SHARE")
+        first = candidate()
+        first.leadership._firing = pid if own else 0
+        for _ in range(ENDED_AT_TRY + 1):
+            first.step()
+        if own:
+            assert first.held == ALL - {5}
+            firing.execute("ROLLBACK")
+        else:
+            with pytest.raises(psycopg.OperationalError):
+                firing.execute("SELECT 1")
+        first.step()
+        assert first.held == ALL

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,7 +17,7 @@ from apps.jobs.commands import create_job
 from apps.jobs.definition import parse_definition
 from apps.runtime.locks import PARTITION_LOCKS
 from chrono.rules.instants import to_millis
-from tests.support import pg
+from tests.support import pg, skewed
 from tests.support.relay import pooled
 from tests.worker.support import wait_for
 
@@ -39,10 +40,10 @@ def start() -> Iterator[Start]:
     """Starts schedulers; none outlives the test."""
     started: list[Process] = []
 
-    def run(**environment: str) -> Process:
+    def run(*launcher: str, **environment: str) -> Process:
         started.append(
             subprocess.Popen(
-                [sys.executable, "manage.py", "runscheduler"],
+                [sys.executable, *(launcher or ["manage.py"]), "runscheduler"],
                 cwd=settings.BASE_DIR,
                 env=os.environ | environment,
                 stdout=subprocess.PIPE,
@@ -177,6 +178,32 @@ def test_one_whose_sessions_are_ended_leads_again_by_itself(
     assert process.poll() is None
     assert holder(after, process)
     assert holder(before, process)
+
+
+@pytest.mark.usefixtures("dsn")
+def test_one_whose_clock_jumps_gives_all_up_and_leads_again_when_it_is_steady(
+    start: Start, connect: Callable[..., pg.Connection], tmp_path: Path
+) -> None:
+    conn = connect()
+    clocks = tmp_path / "clocks"
+    skewed.write(clocks)
+    process = start("-m", "tests.support.skewed", str(clocks))
+    before = wait_for_shares(conn, ALL)
+    jumped = time.monotonic()
+    skewed.write(clocks, monotonic=3_600, wall=3_600)
+
+    def locked() -> int:
+        [(count,)] = conn.execute(LOCKED, [PARTITION_LOCKS]).fetchall()
+        return int(count)
+
+    wait_for(lambda: locked() == 0, timeout=10)
+    after = wait_for_shares(conn, ALL)
+    assert holder(before, process) != holder(after, process)
+    # Three probes, a second apart, have agreed.
+    assert time.monotonic() - jumped > 2
+    process.terminate()
+    assert any("the clock jumped" in line for line in said(process))
+    assert process.returncode == 0
 
 
 def test_nobody_at_the_address_is_one_line(start: Start) -> None:

@@ -26,6 +26,7 @@ def leadership(dsn: str) -> Iterator[Leadership]:
         lambda: connect_leader(dsn, name="test leadership"),
         wake=lambda: None,
         pulse=Pulse("test"),
+        firing=0,
     )
     made.step()
     yield made

@@ -1,15 +1,20 @@
 """The keeper of the tables on a fresh database."""
 
 import queue
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import pytest
 
+from apps.runs import store as runs
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_upkeep
 from apps.scheduler.upkeep import Upkeep
 from apps.timers.store import read_dispatch_state
 from chrono.rules.instants import Millis, to_millis
+from chrono.rules.lease import ALL_BEATEN_AFTER, SWEEP_EVERY
+from tests.support import pg
 
 HOUR: Millis = 3_600_000
 
@@ -176,3 +181,77 @@ def test_keys_of_requests_and_sessions_that_are_over_are_deleted(
         ("django_session", "session_key"),
     ):
         assert conn.execute(f"SELECT {column} FROM {table}").fetchall() == [("new",)]
+
+
+def a_silent_worker(conn: Connection) -> uuid.UUID:
+    """Register a worker whose lease is long over."""
+    worker = uuid.uuid4()
+    runs.register_worker(
+        conn, worker=worker, host="t", pid=1, concurrency=1, queues=["default"]
+    )
+    conn.execute("UPDATE chrono_worker SET beat_at = now() - interval '1 h'")
+    return worker
+
+
+def is_dead(conn: Connection) -> bool:
+    [(dead,)] = conn.execute("SELECT dead FROM chrono_worker").fetchall()
+    return bool(dead)
+
+
+def test_a_new_keeper_takes_nobody_for_dead_at_once(
+    conn: Connection, upkeep: Upkeep, clock: ManualClock
+) -> None:
+    upkeep.prepare()
+    a_silent_worker(conn)
+    begun = clock.moment
+    while not is_dead(conn):
+        assert clock.moment < begun + 2 * ALL_BEATEN_AFTER
+        clock.moment += SWEEP_EVERY
+        upkeep.step()
+    assert clock.moment > begun + ALL_BEATEN_AFTER
+
+
+def test_after_a_jump_of_the_database_s_clock_nobody_is_taken_for_dead_either(
+    conn: Connection,
+    upkeep: Upkeep,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upkeep.prepare()
+    upkeep.step()
+    clock.moment += ALL_BEATEN_AFTER
+    a_silent_worker(conn)
+    monkeypatch.setattr("apps.scheduler.upkeep.jumped", lambda clock, conn: True)
+    for _ in range(3):
+        clock.moment += SWEEP_EVERY
+        upkeep.step()
+    assert not is_dead(conn)
+
+
+def test_the_log_names_who_keeps_our_sessions_waiting(
+    conn: Connection,
+    upkeep: Upkeep,
+    connect: Callable[..., Connection],
+    background: Callable[..., Future[object]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    upkeep.prepare()
+    monkeypatch.setattr("apps.scheduler.upkeep.LOCKED_FOR", 0)
+    holder, waiter = connect(), connect()
+    holder.execute("SET application_name = 'forgetful'")
+    holder.execute("BEGIN; LOCK TABLE chrono_run")
+    waiter.execute("SET application_name = 'chrono fire'")
+    done = background(waiter.execute, "SELECT FROM chrono_run")
+    pg.wait_until_blocked(conn, waiter.info.backend_pid)
+    upkeep._name_blockers(conn)
+    [line] = [r.message for r in caplog.records if "waits for a lock" in r.message]
+    assert line.startswith(
+        "a session of chrono fire waits for a lock of "
+        f"pid {holder.info.backend_pid} (forgetful), its transaction is "
+    )
+    holder.execute("ROLLBACK")
+    done.result(timeout=5)
+    caplog.clear()
+    upkeep._name_blockers(conn)
+    assert not caplog.records

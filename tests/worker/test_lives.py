@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import itertools
 import threading
 import uuid
 
 import pytest
 
 from apps.runs.cancel import cancel
+from apps.runtime.clock import DatabaseClock
 from apps.worker import beats, life, process
 from chrono.rules.states import Reason, RunState
 from tests.support.pg import wait_until_blocked
@@ -352,3 +354,25 @@ def test_seats_bound_the_leases_held(dsn, connect, handler):
         assert count(conn, "ready") == 23
         handler.let_go()
         settled(conn, 30)
+
+
+def test_a_worker_whose_clock_is_unfit_claims_nothing_until_it_is_fit(
+    dsn, connect, handler, monkeypatch
+):
+    conn, fit, looks = connect(), threading.Event(), itertools.count()
+    monkeypatch.setattr(
+        DatabaseClock, "fit", property(lambda clock: next(looks) >= 0 and fit.is_set())
+    )
+    with running(dsn, handler.tasks):
+        make_ready(conn, job_of(conn, "wait"))
+        begun = next(looks)
+        # Each notice makes it look; some more looks than one have passed it over.
+        wait_for(
+            lambda: conn.execute("NOTIFY chrono_ready") and next(looks) > begun + 100
+        )
+        assert count(conn, "ready") == 1
+        fit.set()
+        assert handler.begun.acquire(timeout=10)
+        handler.let_go()
+        [(_, state, *_)] = settled(conn)
+        assert state == RunState.SUCCESS

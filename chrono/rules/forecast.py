@@ -1,0 +1,209 @@
+"""How many runs a stretch of time will bring, bucket by bucket.
+
+Each is counted twice: where its nominal instant lies, and where it is due once its
+job's jitter has moved it. Jobs that share schedule and jitter window are enumerated
+once. Intervals, which have an anchor each and so share nothing, are counted by where in
+their period they fire: all those of one length together.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from chrono.rules.errors import BadValue
+from chrono.rules.instants import HOUR, MINUTE, SECOND, Millis
+from chrono.rules.schedule import (
+    CronSchedule,
+    FixedDelay,
+    Interval,
+    Schedule,
+    latest_until,
+    next_after,
+    occurrences,
+)
+
+_FIRST_LOOK = 50
+"""What a schedule costs that is new to a tally, in steps."""
+
+WIDTHS: dict[str, Millis] = {"second": SECOND, "minute": MINUTE, "hour": HOUR}
+"""What a bucket may be, by its public word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Buckets of one width, side by side."""
+
+    start: Millis
+    """A whole second."""
+    width: Millis
+    """Whole seconds."""
+    buckets: int
+
+    @property
+    def end(self) -> Millis:
+        """Return where the last bucket ends; it is not in it."""
+        return self.start + self.width * self.buckets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many runs lie in each bucket."""
+
+    nominal: list[int]
+    due: list[int]
+
+
+def stretch_of(*, start: Millis, end: Millis, width: Millis, most: int) -> Stretch:
+    """Return the whole buckets of UTC time that cover [start, end).
+
+    Raises BadValue where that is none, or more than ``most``.
+    """
+    first = start // width * width
+    buckets = -(-(end - first) // width)
+    if end <= start:
+        raise BadValue("The stretch ends where it begins, or before.", field="to")
+    if buckets > most:
+        raise BadValue(
+            f"The stretch has {buckets} buckets; the most is {most}. Take a shorter "
+            "stretch or wider buckets.",
+            field="per",
+        )
+    return Stretch(start=first, width=width, buckets=buckets)
+
+
+@dataclass(slots=True)
+class Group:
+    """Jobs with the same schedule and jitter window."""
+
+    offsets: list[Millis] = field(default_factory=list)
+    """One for each job: how much later it is due, within the window."""
+
+
+@dataclass(slots=True)
+class _Fires(Group):
+    """Instants, from the stretch's start; also those that jitter moves into it."""
+
+    moments: Sequence[Millis] = ()
+    grain: Millis = 1
+    """What all of the instants are multiples of."""
+
+
+@dataclass(slots=True)
+class _Wave(Group):
+    """An interval that goes on through the whole stretch."""
+
+    every: Millis = 0
+    phase: Millis = 0
+    """How long after the stretch's start, or that plus whole intervals, it fires."""
+
+
+class Tally:
+    """Counts the runs of a stretch, job by job.
+
+    ``steps`` is the work so far, in instants looked at: half a microsecond each.
+    """
+
+    def __init__(self, stretch: Stretch) -> None:
+        self.stretch = stretch
+        self.steps = 0
+        self._fires: dict[tuple[Schedule, Millis], _Fires] = {}
+        self._waves: dict[Millis, list[_Wave]] = {}
+
+    def group(self, schedule: Schedule, window: Millis) -> Group | None:
+        """Return what takes the offsets of jobs; None where a schedule cannot be told.
+
+        That is a fixed delay: when it fires next is not known before a run has ended.
+        Raises BadSchedule or a subclass for a schedule that cannot be read.
+        """
+        if isinstance(schedule, FixedDelay):
+            return None
+        if isinstance(schedule, Interval):
+            phase = _phase(schedule, window, self.stretch)
+            if phase is not None:
+                return self._wave(schedule.every, phase)
+        found = self._fires.get((schedule, window))
+        if found is None:
+            found = self._fires[schedule, window] = self._enumerate(schedule, window)
+        return found
+
+    def counts(self) -> Counts:
+        """Return the counts of all jobs so far."""
+        size = self.stretch.buckets
+        counts = Counts(nominal=[0] * size, due=[0] * size)
+        for fires in self._fires.values():
+            _add_fires(counts, fires, self.stretch)
+        for every, waves in self._waves.items():
+            phases = [wave.phase for wave in waves for _ in wave.offsets]
+            moved = [
+                (wave.phase + offset) % every
+                for wave in waves
+                for offset in wave.offsets
+            ]
+            _add_waves(counts.nominal, every, phases, self.stretch)
+            _add_waves(counts.due, every, moved, self.stretch)
+        return counts
+
+    def _wave(self, every: Millis, phase: Millis) -> _Wave:
+        waves = self._waves.get(every)
+        if waves is None:
+            waves = self._waves[every] = []
+            self.steps += self.stretch.buckets
+        waves.append(wave := _Wave(every=every, phase=phase))
+        self.steps += _FIRST_LOOK
+        return wave
+
+    def _enumerate(self, schedule: Schedule, window: Millis) -> _Fires:
+        start, end = self.stretch.start, self.stretch.end
+        found = occurrences(schedule, start - window - 1, end - 1)
+        moments = [moment - start for moment in found]
+        self.steps += _FIRST_LOOK + len(moments)
+        grain = SECOND if isinstance(schedule, CronSchedule) else 1
+        return _Fires(moments=moments, grain=grain)
+
+
+def _phase(schedule: Interval, window: Millis, stretch: Stretch) -> Millis | None:
+    """Return the phase of an interval; None where it begins or ends on the way."""
+    after = stretch.start - window - 1
+    first = next_after(schedule, after)
+    last, _ = latest_until(schedule, after, stretch.end - 1, 1)
+    if first is None or last is None:
+        return None
+    if first > after + schedule.every or last + schedule.every < stretch.end:
+        return None
+    return (first - stretch.start) % schedule.every
+
+
+def _add_fires(counts: Counts, fires: _Fires, stretch: Stretch) -> None:
+    jobs, width = len(fires.offsets), stretch.width
+    # What an offset has beyond the grain of the instants moves none over a border.
+    offsets = Counter(offset - offset % fires.grain for offset in fires.offsets)
+    moves_at: dict[Millis, Counter[int]] = {}
+    for moment in fires.moments:
+        bucket, rest = divmod(moment, width)
+        if bucket >= 0:
+            counts.nominal[bucket] += jobs
+        moves = moves_at.get(rest)
+        if moves is None:
+            moves = moves_at[rest] = Counter()
+            for offset, count in offsets.items():
+                moves[(rest + offset) // width] += count
+        for move, count in moves.items():
+            if 0 <= bucket + move < stretch.buckets:
+                counts.due[bucket + move] += count
+
+
+def _add_waves(
+    buckets: list[int], every: Millis, phases: list[Millis], stretch: Stretch
+) -> None:
+    phases.sort()
+    # How many fire before a border: all of them once a period, some once more.
+    before = [
+        border // every * len(phases) + bisect_left(phases, border % every)
+        for border in range(0, stretch.end - stretch.start + 1, stretch.width)
+    ]
+    for number, (low, high) in enumerate(pairwise(before)):
+        buckets[number] += high - low

@@ -1,0 +1,228 @@
+"""Whether a job's ledger says what its plans ask for, occurrence by occurrence.
+
+Each plan decides its own stretch of time: from where it begins up to where the next one
+does. In it every occurrence has exactly one decision, and nothing else has one. When a
+schedule fires is asked of `chrono.rules.oracle`, never of the rules that plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from chrono.rules import oracle
+from chrono.rules.instants import LATEST, Millis, format_instant
+
+type Schedule = Mapping[str, Any]
+"""The fields of a schedule, as a revision has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What decided a job's occurrences under one planning version."""
+
+    version: int
+    begins: Millis | None
+    """It decides strictly after this instant; None where that is not known."""
+    schedule: Schedule | None
+    """None while the job was paused or deleted: it decides nothing."""
+    may_end_early: bool = False
+    """Whether something else than its schedule may have ended it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One row of the ledger: an occurrence, or several that share a reason."""
+
+    first: Millis
+    last: Millis
+    count: int
+    """How many occurrences it says it stands for."""
+    exact: bool
+    """Whether it stands for no more than it says."""
+    ahead: bool
+    """Whether a person decided it before its time: it belongs to the plan that began
+    with it."""
+    version: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Where a ledger and the plans of its job differ."""
+
+    moment: Millis
+    detail: str
+    undecided: bool = False
+    """Whether nothing was decided; it may still wait in a timer."""
+
+
+def compare(
+    plans: Sequence[Plan],
+    decisions: Iterable[Decision],
+    *,
+    since: Millis,
+    schedule_of: Callable[[int], Schedule],
+) -> Iterator[Fault]:
+    """Yield where the decisions of a job are not what its plans ask for.
+
+    The plans come by version; the last one is in force, and is looked at up to its last
+    decision. The decisions come by instant, all of them later than ``since``. Of a plan
+    whose begin or end is not known, what lies between its first decision and its last
+    is looked at. ``schedule_of`` tells the schedule of a revision. Raises
+    oracle.Unreadable for a schedule that cannot be read.
+    """
+    walk = _Walk(plans, since)
+    for decision in decisions:
+        if decision.version > walk.version:
+            yield from walk.enter(decision, schedule_of)
+        yield from walk.judge(decision)
+    yield from walk.finish()
+
+
+def first_after(schedule: Schedule, moment: Millis) -> Millis | None:
+    """Return the first fire strictly after an instant, None where there is none."""
+    return next(oracle.fires(schedule, moment, LATEST - 1), None)
+
+
+class _Walk:
+    """A walk through the plans of a job, decision by decision."""
+
+    def __init__(self, plans: Sequence[Plan], since: Millis) -> None:
+        self._plans = list(plans)
+        self._over = since
+        """What lies up to here is decided, or not looked at."""
+        self._expected: Iterator[Millis] = iter(())
+        self._next: Millis | None = None
+        self._place = -1
+        in_force = [
+            place
+            for place, plan in enumerate(self._plans)
+            if plan.begins is not None and plan.begins <= since
+        ]
+        if in_force:
+            self._begin(in_force[-1], since)
+
+    @property
+    def version(self) -> int:
+        """The version of the plan that the walk is in; 0 before the first."""
+        return self._plans[self._place].version if self._place >= 0 else 0
+
+    def enter(
+        self, decision: Decision, schedule_of: Callable[[int], Schedule]
+    ) -> Iterator[Fault]:
+        """End the plans before the one of a decision, and begin that."""
+        # What a person decided ahead begins its plan, whatever the job's row says.
+        border = decision.first - 1 if decision.ahead else LATEST
+        yield from self._end_plans(decision.version, border)
+        place = next(
+            (n for n, p in enumerate(self._plans) if p.version >= decision.version),
+            len(self._plans),
+        )
+        known = self._plans[place : place + 1]
+        if not known or known[0].version != decision.version:
+            unknown = Plan(
+                version=decision.version,
+                begins=None,
+                schedule=schedule_of(decision.revision),
+            )
+            self._plans.insert(place, unknown)
+        begins = self._plans[place].begins
+        if begins is None or (decision.ahead and decision.first <= begins):
+            begins = decision.first - 1
+        self._begin(place, begins)
+
+    def judge(self, decision: Decision) -> Iterator[Fault]:
+        """Yield what is wrong with a decision, and what was left out before it."""
+        plan = self._plans[self._place]
+        if decision.version == plan.version and _is_told(plan):
+            yield from self._undecided(decision.first - 1)
+        wrong = self._wrong(decision, plan)
+        if wrong is not None:
+            said = f"has {format_instant(decision.first)} {wrong}"
+            yield Fault(moment=decision.first, detail=said)
+        self._over = max(self._over, decision.last)
+        while self._next is not None and self._next <= decision.last:
+            self._next = next(self._expected, None)
+
+    def finish(self) -> Iterator[Fault]:
+        """Yield what the plans that are over left undecided."""
+        yield from self._end_plans(self._plans[-1].version if self._plans else 0)
+
+    def _wrong(self, decision: Decision, plan: Plan) -> str | None:
+        if decision.version < plan.version:
+            said = f"decided by plan {decision.version} in the time of plan"
+            return f"{said} {plan.version}"
+        if plan.schedule is None:
+            return f"decided by plan {plan.version}, which is paused or deleted"
+        if decision.first <= self._over:
+            return "decided twice"
+        if not _is_told(plan):
+            return None
+        end = self._end()
+        if end is not None and decision.first > end:
+            return f"decided by plan {plan.version} after its end"
+        if decision.first != self._next:
+            return f"decided, which is no occurrence of plan {plan.version}"
+        if decision.last > decision.first:
+            return _miscounted(decision, plan.schedule)
+        return None
+
+    def _begin(self, place: int, begins: Millis) -> None:
+        self._place = place
+        plan, end = self._plans[place], self._end()
+        self._expected, self._next = iter(()), None
+        if plan.schedule is not None and _is_told(plan):
+            until = LATEST - 1 if end is None else end
+            self._expected = oracle.fires(plan.schedule, max(begins, self._over), until)
+            self._next = next(self._expected, None)
+
+    def _end(self) -> Millis | None:
+        """Return the last instant that the present plan decides, if it is known."""
+        plan, *later = self._plans[self._place : self._place + 2]
+        if later and later[0].version == plan.version + 1:
+            return later[0].begins
+        return None
+
+    def _end_plans(self, version: int, border: Millis = LATEST) -> Iterator[Fault]:
+        """Go through all plans below a version, each up to its end."""
+        while True:
+            end = self._end() if self._place >= 0 else None
+            if end is not None and not self._plans[self._place].may_end_early:
+                yield from self._undecided(min(end, border))
+            following = self._plans[self._place + 1 : self._place + 2]
+            if not following or following[0].version >= version:
+                return
+            begins = following[0].begins
+            self._begin(self._place + 1, LATEST if begins is None else begins)
+
+    def _undecided(self, until: Millis) -> Iterator[Fault]:
+        while self._next is not None and self._next <= until:
+            yield Fault(
+                moment=self._next,
+                detail=f"has {format_instant(self._next)} undecided",
+                undecided=True,
+            )
+            self._next = next(self._expected, None)
+
+
+def _is_told(plan: Plan) -> bool:
+    """Return whether a plan's schedule alone tells its occurrences."""
+    return plan.schedule is None or oracle.is_predictable(plan.schedule)
+
+
+def _miscounted(decision: Decision, schedule: Schedule) -> str | None:
+    """Return what is wrong with the number and the end of a stretch."""
+    first, last = decision.first, decision.last
+    end = format_instant(last)
+    if next(oracle.fires(schedule, last - 1, last), None) is None:
+        return f"decided up to {end}, which is no occurrence"
+    most = decision.count + (1 if decision.exact else 0)
+    counted = sum(1 for _ in islice(oracle.fires(schedule, first - 1, last), most))
+    if counted == decision.count:
+        return None
+    more = " or more" if counted == most else ""
+    said = f"decided up to {end} as {decision.count} occurrences"
+    return f"{said}, where there are {counted}{more}"
