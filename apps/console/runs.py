@@ -21,6 +21,7 @@ from apps.runs.cancel import cancel_by
 from apps.runs.errors import RunNotFound
 from apps.runs.selectors import Filter, Key
 from apps.runs.store import AttemptRow, JobRunKey, RunDetail, RunRow
+from apps.runs.waits import why_waiting
 from apps.runtime.django_session import raw_connection
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
@@ -156,7 +157,7 @@ class RunAdmin(KeysetAdmin):
             status_word=status_of(state),
             over=is_final(state),
             cancelling=row.cancel and not is_final(state),
-            waits=_waits(row, now),
+            waits=why_waiting(raw_connection(), row, now),
             instants=_instants(row, now),
             facts=_facts(row, detail, now),
             attempts=[_attempt(one, now) for one in failed],
@@ -465,22 +466,6 @@ def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, objec
         facts.append(("Missed occurrences", detail.missed.count))
         facts.append(("Missed since", since))
     return facts
-
-
-def _waits(row: RunRow, now: Millis) -> str:
-    """Return why it is not running, where it waits."""
-    state = selectors.state_of(row)
-    if is_final(state) or state is RunState.RUNNING:
-        return ""
-    if state is RunState.PARKED:
-        return "It is set aside; the reason says by what."
-    if row.due_at is not None and row.due_at > now:
-        return f"It is due {shown.relative(row.due_at - now)}."
-    if state is RunState.READY and row.queue is not None:
-        if not store.is_queue_served(raw_connection(), queue=row.queue):
-            return f"No worker asks for the queue {row.queue}."
-        return "It waits for a free worker."
-    return "It is due, and waits for a scheduler to dispatch it."
 
 
 def _attempt(one: AttemptRow, now: Millis) -> dict[str, Any]:

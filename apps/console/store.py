@@ -7,12 +7,8 @@ from apps.runtime import sql
 from apps.runtime.locks import PARTITION_LOCKS
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis
-from chrono.rules.lease import LEASE_TTL
 
-_SQL = {
-    name: sql.load("console", name)
-    for name in ("list_occurrences", "list_led", "is_queue_served")
-}
+_SQL = {name: sql.load("console", name) for name in ("list_occurrences", "list_led")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +61,3 @@ def list_led(conn: Connection) -> set[int]:
     """Return the partitions that are led right now."""
     rows = _SQL["list_led"].run(conn, {"partitions": PARTITION_LOCKS})
     return {part for (part,) in rows}
-
-
-def is_queue_served(conn: Connection, *, queue: str) -> bool:
-    """Return whether a worker that still beats claims from this queue."""
-    [(served,)] = _SQL["is_queue_served"].run(conn, {"queue": queue, "ttl": LEASE_TTL})
-    return bool(served)

@@ -38,6 +38,8 @@ _SQL = {
         "insert_timers",
         "insert_skips",
         "notify_leaders",
+        "find_decision",
+        "find_revision",
         "list_past",
         "insert_backfill",
         "list_backfills",
@@ -227,6 +229,21 @@ class Scheduled:
     schedule: str
     """JSON, as it is stored."""
     jitter_window: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A row of the ledger: what was decided of an occurrence, or of a stretch."""
+
+    scheduled_for: Millis
+    attempt_group: int
+    outcome: int
+    reason: int | None
+    run_id: UUID | None
+    revision: int
+    decided_at: Millis
+    occurrences: int | None
+    last_scheduled_for: Millis | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -647,6 +664,27 @@ def notify_leaders(conn: Connection, *, partitions: Iterable[int]) -> None:
     """Send the numbers of these partitions to whoever leads them."""
     text = ",".join(map(str, sorted(set(partitions))))
     _SQL["notify_leaders"].run(conn, {"partitions": text})
+
+
+def find_decision(
+    conn: Connection, *, job: Job, at: Millis, since: Millis
+) -> list[Decision]:
+    """Return what was decided of a job at an instant, and the schedule's last before.
+
+    Of an instant the newest attempt group comes first.
+    """
+    rows = _SQL["find_decision"].run(
+        conn, {"part": job.part, "job": job.id, "at": at, "since": since}
+    )
+    names = list(Decision.__dataclass_fields__)
+    return [Decision(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def find_revision(conn: Connection, *, job: UUID, at: Millis) -> dict[str, Any] | None:
+    """Return the schedule of a job's revision in force at an instant, if any was."""
+    for _, schedule in _SQL["find_revision"].run(conn, {"job": job, "at": at}):
+        return _object(schedule)
+    return None
 
 
 def list_past(

@@ -13,6 +13,7 @@ from apps.runtime import sql
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
 from chrono.rules.keys import partition_of_run, scheduled_for_of
+from chrono.rules.lease import LEASE_TTL
 from chrono.rules.states import RunState
 
 _SQL = {
@@ -45,6 +46,7 @@ _SQL = {
         "cancel_if_ready",
         "cancel_if_leased",
         "end_lease",
+        "is_queue_served",
         "locate_run",
         "get_run",
         "find_skip",
@@ -514,6 +516,12 @@ def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bo
     return bool(
         _SQL["end_lease"].run(conn, {"run": run, "part": part, "reason": reason})
     )
+
+
+def is_queue_served(conn: Connection, *, queue: str) -> bool:
+    """Return whether a worker that still beats claims from this queue."""
+    [(served,)] = _SQL["is_queue_served"].run(conn, {"queue": queue, "ttl": LEASE_TTL})
+    return bool(served)
 
 
 def locate_run(conn: Connection, *, run: uuid.UUID, part: int) -> list[Place]:
