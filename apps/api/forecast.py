@@ -1,4 +1,4 @@
-"""How many runs are to come, bucket by bucket."""
+"""How many runs are to come, bin by bin."""
 
 from typing import Any, ClassVar
 
@@ -18,8 +18,8 @@ from chrono.rules.errors import BadValue
 from chrono.rules.forecast import WIDTHS, Stretch, stretch_of
 from chrono.rules.instants import Millis, format_instant
 
-MOST_BUCKETS = 1_440
-USUAL_BUCKETS = 60
+MOST_BINS = 1_440
+USUAL_BINS = 60
 
 
 class Forecast(ApiView):
@@ -35,19 +35,19 @@ class Forecast(ApiView):
             OpenApiParameter(
                 "per",
                 {"type": "string", "enum": list(WIDTHS), "default": "minute"},
-                description="How wide a bucket is.",
+                description="How wide a bin is.",
             ),
             OpenApiParameter("from", shapes.INSTANT, description="Now where left out."),
             OpenApiParameter(
                 "to",
                 shapes.INSTANT,
-                description=f"The end, which is not in it; {USUAL_BUCKETS} buckets "
+                description=f"The end, which is not in it; {USUAL_BINS} bins "
                 "later where both ends are left out.",
             ),
             OpenApiParameter(
                 "for",
                 {"type": "string", "maxLength": 40, "examples": ["24h"]},
-                description="A duration from the beginning of the first bucket, in "
+                description="A duration from the beginning of the first bin, in "
                 "place of `to`.",
             ),
             OpenApiParameter(
@@ -63,7 +63,7 @@ class Forecast(ApiView):
 
         `nominal` goes by the instants of the schedules, `due` by when they are due once
         jitter has moved them. Paused jobs, manual runs and retries are not counted, and
-        what was skipped ahead is. Buckets are whole seconds, minutes or hours of UTC;
+        what was skipped ahead is. Bins are whole seconds, minutes or hours of UTC;
         at most 1,440 of them.
         """
         conn = raw_connection()
@@ -79,7 +79,7 @@ class Forecast(ApiView):
                 "to": format_instant(found.stretch.end),
                 **counted(found),
                 "last_job": None if found.last_job is None else str(found.last_job),
-                "buckets": [
+                "bins": [
                     {"at": format_instant(at), "nominal": nominal, "due": due}
                     for at, nominal, due in found.rows()
                 ],
@@ -105,9 +105,9 @@ def _stretch(request: Request, *, now: Millis) -> Stretch:
     if end is not None and length is not None:
         query.refuse("for", "stands in place of to; leave one of them out")
     if end is None:
-        end = start + (USUAL_BUCKETS * width if length is None else length)
+        end = start + (USUAL_BINS * width if length is None else length)
     try:
-        return stretch_of(start=start, end=end, width=width, most=MOST_BUCKETS)
+        return stretch_of(start=start, end=end, width=width, most=MOST_BINS)
     except BadValue as error:
         named = "to" if length is None else "for"
         raise BadParameter(error.message, field=named) from None

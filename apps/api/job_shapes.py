@@ -20,12 +20,14 @@ from apps.api.shapes import (
     record,
     ref,
 )
+from apps.jobs.definition import MOST_TAGS
 from apps.jobs.target import METHODS
 from chrono.rules.retry import SELECTABLE
 
 JOB_STATES = ("active", "paused", "ended", "deleted")
 KINDS = ("cron", "interval", "run_at")
 NAME: Schema = {"type": "string", "maxLength": 200}
+TAG: Schema = {"type": "string", "pattern": "^[a-z0-9_.:/-]{1,50}$"}
 KEY: Schema = {
     "type": "string",
     "minLength": 1,
@@ -91,6 +93,14 @@ RETRY_REQUEST: Schema = {
 }
 COMMON: dict[str, Schema] = {
     "name": NAME,
+    "tags": {
+        "type": "array",
+        "items": TAG,
+        "maxItems": MOST_TAGS,
+        "uniqueItems": True,
+        "description": "Short words to find jobs by; shown sorted.",
+        "examples": [["payroll", "region:eu"]],
+    },
     **shapes.SCHEDULE,
     "jitter_window": {
         **DURATION,
@@ -167,7 +177,10 @@ ITEM_TARGET = record(
     },
     required=[],
 )
-_ALWAYS = [*STATED, "name", "jitter_window", "overlap_policy", "queue", "priority"]
+_ALWAYS = [
+    *STATED,
+    *("name", "tags", "jitter_window", "overlap_policy", "queue", "priority"),
+]
 
 
 Job: Schema = ref("Job")
@@ -301,7 +314,9 @@ COMPONENTS: dict[str, Schema] = {
                     {
                         "revision": WHOLE,
                         "created_at": INSTANT,
-                        **{n: s for n, s in COMMON.items() if n != "name"},
+                        **{
+                            n: s for n, s in COMMON.items() if n not in ("name", "tags")
+                        },
                         "target": TARGET,
                         "retry_policy": RETRY,
                         "payload_bytes": {

@@ -8,16 +8,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api import bodies, etags, job_shapes, pagination, query, shapes
+from apps.api.errors import BadParameter
 from apps.api.idempotency import once
 from apps.api.job_answers import LOCATION, answer, created, id_of, shown
 from apps.api.job_shapes import header
 from apps.api.parsers import MERGE_PATCH
 from apps.api.view import ApiView
 from apps.jobs import commands, selectors
-from apps.jobs.definition import parse_definition
+from apps.jobs.definition import MOST_TAGS, check_tag, parse_definition
 from apps.jobs.store import Chosen
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Scope
+from chrono.rules.errors import BadValue
 from chrono.rules.states import Priority, priority_from_name
 
 PRIORITIES = tuple(one.label for one in Priority)
@@ -30,8 +32,9 @@ class Jobs(ApiView):
     scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.WRITE}
     parameters: ClassVar = {
         "GET": pagination.PARAMETERS
-        | {"q", "state", "queue", "key", "target", "priority"}
+        | {"q", "state", "queue", "key", "tag", "target", "priority"}
     }
+    repeated = frozenset({"tag"})
 
     @extend_schema(
         operation_id="list_jobs",
@@ -40,8 +43,8 @@ class Jobs(ApiView):
             OpenApiParameter(
                 "q",
                 {"type": "string", "minLength": 1, "maxLength": 100},
-                description="Only jobs with this in key, name, target or schedule, in "
-                "any case; or with this id.",
+                description="Only jobs with this in key, name, tags, target or "
+                "schedule, in any case; or with this id.",
             ),
             shapes.words_parameter(
                 "state",
@@ -50,6 +53,14 @@ class Jobs(ApiView):
             ),
             OpenApiParameter("queue", shapes.QUEUE, description="Only this queue's."),
             OpenApiParameter("key", _TEXT, description="Only the job with this key."),
+            OpenApiParameter(
+                "tag",
+                {"type": "array", "items": job_shapes.TAG, "maxItems": MOST_TAGS},
+                description="Only jobs with this tag; given several times, with all of "
+                "these.",
+                explode=True,
+                style="form",
+            ),
             OpenApiParameter(
                 "target",
                 _TEXT,
@@ -189,10 +200,21 @@ def _chosen(request: Request) -> Chosen:
     return Chosen(
         states=None if states is None else frozenset(states),
         queue=query.text(request, "queue", most=64),
+        tags=_tags(request),
         priority=None if priorities is None else priority_from_name(priorities[0]),
         target=query.text(request, "target"),
         words=query.text(request, "q", most=100),
     )
+
+
+def _tags(request: Request) -> tuple[str, ...]:
+    given = request.query_params.getlist("tag")
+    if len(given) > MOST_TAGS:
+        query.refuse("tag", f"is there at most {MOST_TAGS} times")
+    try:
+        return tuple(check_tag(tag) for tag in given)
+    except BadValue as error:
+        raise BadParameter(error.message, field="tag") from None
 
 
 def _after(value: Any) -> UUID:

@@ -12,10 +12,13 @@ from chrono.rules.errors import BadInstant
 from chrono.rules.instants import Millis, parse_instant
 
 
-def check_names(request: Request, known: Collection[str]) -> None:
+def check_names(
+    request: Request, known: Collection[str], *, repeated: Collection[str] = ()
+) -> None:
     """Raise UnknownParameter or BadParameter unless each is known and there once.
 
-    A filter that is silently left out would show the wrong list.
+    Those ``repeated`` may be there several times. A filter that is silently
+    left out would show the wrong list.
     """
     for name, values in request.query_params.lists():
         shown = name.encode(errors="replace").decode()[:60]
@@ -25,7 +28,7 @@ def check_names(request: Request, known: Collection[str]) -> None:
             raise UnknownParameter(
                 f"There is no parameter {shown} here{hint}", field=shown
             )
-        if len(values) > 1:
+        if len(values) > 1 and name not in repeated:
             refuse(name, "is given more than once; write a list with commas")
 
 

@@ -49,7 +49,7 @@ class Preview(ApiView):
         found = foresee(schedule, after=after, count=count)
         load = None
         if found.fires:
-            load = forecast.load_at(conn, found.fires[0].at, tenant=self.tenant)
+            load = forecast.measure_load(conn, found.fires[0].at, tenant=self.tenant)
         return Response(
             {
                 "text": found.text,

@@ -133,6 +133,7 @@ PreviewRequest: Schema = ref("PreviewRequest")
 Suggestions: Schema = ref("Suggestions")
 SuggestRequest: Schema = ref("SuggestRequest")
 Forecast: Schema = ref("Forecast")
+LongRunningPage: Schema = ref("LongRunningPage")
 Problem: Schema = ref("Problem")
 
 SCHEDULE: dict[str, Schema] = {
@@ -377,17 +378,52 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Forecast": record(
         {
-            "from": {**INSTANT, "description": "Where the first bucket begins."},
-            "to": {**INSTANT, "description": "Where the last bucket ends."},
+            "from": {**INSTANT, "description": "Where the first bin begins."},
+            "to": {**INSTANT, "description": "Where the last bin ends."},
             **COUNTED,
             "last_job": {
                 **nullable(UUID),
                 "description": "Where it is truncated, the last job that was counted.",
             },
-            "buckets": {
+            "bins": {
                 "type": "array",
                 "items": record({"at": INSTANT, "nominal": WHOLE, "due": WHOLE}),
             },
+        }
+    ),
+    "LongRunningPage": record(
+        {
+            "items": {
+                "type": "array",
+                "items": record(
+                    {
+                        "job_id": UUID,
+                        "job_key": TEXT,
+                        "name": TEXT,
+                        "period_ms": {
+                            "type": "integer",
+                            "description": "The least time between two fires.",
+                        },
+                        "runs": {
+                            "type": "integer",
+                            "description": "How many recent successes were looked at, "
+                            "20 at most.",
+                        },
+                        "longer": {
+                            "type": "integer",
+                            "description": "How many of them took longer than the "
+                            "period.",
+                        },
+                        "median_ms": WHOLE,
+                        "longest_ms": WHOLE,
+                        "longest_run": {
+                            **UUID,
+                            "description": "The run that took longest.",
+                        },
+                    }
+                ),
+            },
+            "next_cursor": nullable(TEXT),
         }
     ),
 }

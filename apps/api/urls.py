@@ -6,6 +6,7 @@ from apps.api import (
     docs,
     forecast,
     health,
+    insights,
     job_actions,
     job_by_key,
     job_lists,
@@ -35,6 +36,11 @@ resources = [
     path("schedules/preview", schedules.Preview.as_view(), name="preview"),
     path("schedules/suggest", schedules.Suggest.as_view(), name="suggest"),
     path("forecast", forecast.Forecast.as_view(), name="forecast"),
+    path(
+        "insights/long-running",
+        insights.LongRunningJobs.as_view(),
+        name="long-running",
+    ),
 ]
 
 # The short forms that programs were promised before there was a version.

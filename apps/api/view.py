@@ -31,6 +31,8 @@ class ApiView(APIView):
     scopes: ClassVar[Mapping[str, Scope]] = {}
     parameters: ClassVar[Mapping[str, frozenset[str]]] = {}
     """The names that the address may have, for each method that takes some."""
+    repeated: ClassVar[frozenset[str]] = frozenset()
+    """Those of them that may be there several times."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse what no method of ours would read."""
@@ -41,7 +43,8 @@ class ApiView(APIView):
             _ = request._request.body  # noqa: SLF001
         super().initial(request, *args, **kwargs)
         method = "GET" if request.method == "HEAD" else str(request.method)
-        check_names(request, self.parameters.get(method, frozenset()))
+        known = self.parameters.get(method, frozenset())
+        check_names(request, known, repeated=self.repeated)
 
     def finalize_response(
         self, request: Request, response: Response, *args: Any, **kwargs: Any

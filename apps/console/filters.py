@@ -14,6 +14,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from apps.jobs.definition import check_tag
 from apps.tenants.models import DEFAULT_TENANT, Tenant
 from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis, parse_instant
@@ -22,7 +23,7 @@ LONGEST = 200
 MOST_TENANTS = 500
 
 type Choices = Sequence[tuple[str, str]]
-type Kind = Literal["text", "uuid", "instant", "word", "number"]
+type Kind = Literal["text", "uuid", "instant", "word", "number", "tag"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,8 @@ def _value(one: Input, text: str) -> Any:
         return _uuid(text)
     if one.kind == "instant":
         return _instant(text)
+    if one.kind == "tag":
+        return check_tag(text)
     if one.kind == "number":
         if not (text.isascii() and text.isdigit() and len(text) <= 9):
             raise BadValue(f"{one.label}: this is no number.")

@@ -34,7 +34,7 @@ from chrono.rules.schedule import schedule_from_json
 from chrono.rules.states import Priority
 
 FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("Job", {"fields": ["tenant", ("key", "name")]}),
+    ("Job", {"fields": ["tenant", ("key", "name"), "tags"]}),
     (
         "Schedule",
         {
@@ -115,6 +115,10 @@ class JobForm(forms.Form):
     tenant = forms.ChoiceField(required=False)
     key = _short("One word for programs; it never changes.", max_length=400)
     name = _short("For people.", max_length=400)
+    tags = _short(
+        "Short words to find it by, with spaces or commas between: payroll region:eu.",
+        max_length=4000,
+    )
 
     cron = _short(
         "Five columns, as 30 2 * * *, or @daily, @every 90s.",
@@ -286,6 +290,7 @@ class JobForm(forms.Form):
             **self.schedule_fields(),
             "key": given.get("key", "") if self.job is None else self.job.key,
             "name": given.get("name", ""),
+            "tags": given.get("tags", "").replace(",", " ").split(),
             "target": self._target(),
             "payload": self._payload(),
             "queue": given.get("queue") or "default",
@@ -385,6 +390,7 @@ def initial_of(job: Job, *, clone: bool = False) -> dict[str, Any]:
     return {
         **initial_of_new(),
         **initial,
+        "tags": " ".join(job.tags),
         "key": f"{job.key}-copy"[:200] if clone else job.key,
         "tenant": str(job.tenant),
         "seconds": fields.get("seconds", False),

@@ -10,10 +10,11 @@ from uuid import UUID
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db.models import F, FilteredRelation, Q, QuerySet
+from django.db.models import F, FilteredRelation, Func, Q, QuerySet, TextField, Value
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from apps.console import filters, shown
@@ -197,13 +198,14 @@ class JobAdmin(KeysetAdmin):
     list_display = ("named", "stands", "when", "next_run", "last_run", "calls")
     list_display_links = None
     search_fields = ("key",)
-    search_help_text = "key, name, id, address, task or cron text"
+    search_help_text = "key, name, tag, id, address, task or cron text"
     actions = ("pause_selected", "resume_selected")
     list_filter = (
         filters.fields(
             filters.words("state", "State", ["active", "paused", "deleted"]),
             filters.words("kind", "Schedule", ["cron", "interval", "once"]),
             Input(name="queue", label="Queue", column="current__queue"),
+            Input(name="tag", label="Tag", kind="tag"),
             filters.TENANT,
         ),
     )
@@ -222,7 +224,13 @@ class JobAdmin(KeysetAdmin):
             "jobrevision", condition=Q(jobrevision__revision=F("revision"))
         )
         rows: QuerySet[JobRow] = super().get_queryset(request)
-        return rows.alias(current=in_force)
+        words = Func(
+            "tags",
+            Value(" "),
+            function="array_to_string",
+            output_field=TextField(),
+        )
+        return rows.alias(current=in_force, tag_words=words)
 
     @override
     def get_search_results(
@@ -235,6 +243,7 @@ class JobAdmin(KeysetAdmin):
         for column in (
             "key",
             "name",
+            "tag_words",
             "current__target__url",
             "current__target__name",
             "current__schedule__cron",
@@ -248,13 +257,15 @@ class JobAdmin(KeysetAdmin):
     @override
     def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
         rows = cl.queryset
-        state, kind = cl.asked("state"), cl.asked("kind")
+        state, kind, tag = cl.asked("state"), cl.asked("kind"), cl.asked("tag")
         rows = rows.filter(deleted_at__isnull=state != "deleted")
         if state in ("active", "paused"):
             rows = rows.filter(paused=state == "paused")
         if kind:
             name = "run_at" if kind == "once" else kind
             rows = rows.filter(current__schedule__has_key=name)
+        if tag:
+            rows = rows.filter(tags__contains=[tag])
         cl.queryset = rows
         page = super().fetch(request, cl, after)
         found = read_jobs(
@@ -271,11 +282,12 @@ class JobAdmin(KeysetAdmin):
 
     @admin.display(description="Job")
     def named(self, job: Any) -> SafeString:
-        """Return name and key, as a link."""
+        """Return name and key, as a link, and the tags."""
         text = job.key
         if job.name:
             text = format_html("{}<br><code>{}</code>", job.name, job.key)
-        return shown.link(f"{PAGE}_change", text, job.pk)
+        link = shown.link(f"{PAGE}_change", text, job.pk)
+        return format_html("{}<br>{}", link, _tags(job.tags)) if job.tags else link
 
     @admin.display(description="State")
     def stands(self, job: Any) -> SafeString:
@@ -579,6 +591,7 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
             shown.NOTHING if last is None else shown.link(RUN, _last(last), last["id"]),
         ),
         ("Key", shown.code(job.key)),
+        ("Tags", _tags(job.tags) if job.tags else shown.NOTHING),
         ("Id", shown.code(job.id)),
         ("Tenant", str(tenant)),
         ("Version, revision", f"{job.changes}, {job.revision}"),
@@ -596,6 +609,15 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
         else shown.instant(job.paused_until, now),
         "facts": facts,
     }
+
+
+def _tags(tags: Sequence[str]) -> SafeString:
+    """Return tags, each as a link to the jobs that have it."""
+    links = (
+        (shown.link(f"{PAGE}_changelist", tag, query=f"?{urlencode({'tag': tag})}"),)
+        for tag in tags
+    )
+    return format_html_join(" ", '<span class="chrono-tag">{}</span>', links)
 
 
 def _last(last: Mapping[str, Any]) -> SafeString:

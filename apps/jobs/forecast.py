@@ -15,7 +15,7 @@ from apps.runtime.sessions import Connection
 from chrono.rules import jitter
 from chrono.rules import suggest as rules
 from chrono.rules.errors import ChronoError
-from chrono.rules.forecast import Group, Stretch, Tally
+from chrono.rules.forecast import Crowd, Stretch, Tally
 from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.schedule import CronSchedule, schedule_from_json
 from chrono.rules.suggest import Suggestion
@@ -28,7 +28,7 @@ MOST_JOBS = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """How many runs each bucket of a stretch will have, and who was counted."""
+    """How many runs each bin of a stretch will have, and who was counted."""
 
     stretch: Stretch
     nominal: list[int]
@@ -43,7 +43,7 @@ class Forecast:
     """Where the work was broken off, the last job that was counted; None for never."""
 
     def rows(self) -> Iterator[tuple[Millis, int, int]]:
-        """Iterate over the buckets: the beginning of each, and its two counts."""
+        """Iterate over the bins: the beginning of each, and its two counts."""
         stretch = self.stretch
         starts = range(stretch.start, stretch.end, stretch.width)
         return zip(starts, self.nominal, self.due, strict=True)
@@ -60,12 +60,12 @@ class Suggestions:
 
 
 class _Reader:
-    """Sorts jobs into the groups of a tally."""
+    """Sorts jobs into the crowds of a tally."""
 
     def __init__(self, stretch: Stretch) -> None:
         self.tally = Tally(stretch)
         self.jobs = self.unpredictable = self.broken = 0
-        self._groups: dict[tuple[str, int], Group | None] = {}
+        self._crowds: dict[tuple[str, int], Crowd | None] = {}
 
     def add(self, job: Scheduled) -> None:
         """Count a job, unless it is paused."""
@@ -73,18 +73,18 @@ class _Reader:
             return
         key = job.schedule, job.jitter_window
         try:
-            if key not in self._groups:
+            if key not in self._crowds:
                 schedule = schedule_from_json(json.loads(job.schedule))
-                self._groups[key] = self.tally.group(schedule, job.jitter_window)
+                self._crowds[key] = self.tally.crowd(schedule, job.jitter_window)
         except ChronoError:
             # One bad row is told of; it takes nobody else's forecast with it.
             self.broken += 1
             return
-        group = self._groups[key]
-        if group is None:
+        crowd = self._crowds[key]
+        if crowd is None:
             self.unpredictable += 1
             return
-        group.offsets.append(jitter.offset(job.id, job.jitter_window))
+        crowd.offsets.append(jitter.offset(job.id, job.jitter_window))
         self.jobs += 1
 
 
@@ -131,7 +131,7 @@ def suggest(
     """
     others = list(rules.candidates(wanted, between=between))
     start = rules.start_of_look(wanted, now=now)
-    minutes = Stretch(start=start, width=MINUTE, buckets=rules.SPAN // MINUTE)
+    minutes = Stretch(start=start, width=MINUTE, bins=rules.SPAN // MINUTE)
     forecast = foretell(conn, tenant=tenant, stretch=minutes)
     here, *rest = [
         found
@@ -143,7 +143,7 @@ def suggest(
     )
 
 
-def load_at(conn: Connection, moment: Millis, *, tenant: int) -> int:
+def measure_load(conn: Connection, moment: Millis, *, tenant: int) -> int:
     """Return how many of a tenant's planned fires are due in an instant's minute.
 
     At once, since it looks at timers: of each job its next fire alone. 10,000 stands

@@ -23,6 +23,8 @@ _SQL = {
         "list_jobs",
         "list_revisions",
         "list_last_runs",
+        "forbid_sorts",
+        "list_long_runs",
         "list_schedules",
         "measure_minute",
         "next_group",
@@ -218,6 +220,21 @@ class LastRun:
     """A RunState; ready stands for everything that waits."""
     reason: int | None
     finished_at: Millis | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRuns:
+    """Recent successes of a job's schedule, of which some took longer than its period.
+
+    Lengths are from the start of the last attempt to its end.
+    """
+
+    runs: int
+    longer: int
+    """How many of them took longer."""
+    median: Millis
+    longest: Millis
+    longest_run: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -450,6 +467,36 @@ def list_last_runs(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, LastR
     return {
         job: LastRun(run_id=run, state=state, reason=reason, finished_at=finished_at)
         for job, run, state, reason, finished_at in rows
+    }
+
+
+def forbid_sorts(conn: Connection) -> None:
+    """Have the open transaction read in the order of its indexes, and never sort."""
+    _SQL["forbid_sorts"].run(conn)
+
+
+def list_long_runs(
+    conn: Connection, *, periods: Sequence[tuple[UUID, int, Millis]], since: Millis
+) -> dict[UUID, LongRuns]:
+    """Return those of these (job, partition, period) that run longer than that.
+
+    Of each the last 20 runs since an instant count; the ledger is where they are found.
+    Comes after ``forbid_sorts``, or a job with many occurrences costs them all.
+    """
+    rows = _SQL["list_long_runs"].run(
+        conn,
+        {
+            "jobs": [job for job, _, _ in periods],
+            "parts": [part for _, part, _ in periods],
+            "periods": [period for _, _, period in periods],
+            "since": since,
+        },
+    )
+    return {
+        job: LongRuns(
+            runs=runs, longer=longer, median=median, longest=longest, longest_run=run
+        )
+        for job, runs, longer, median, longest, run in rows
     }
 
 

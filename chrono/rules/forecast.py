@@ -1,4 +1,4 @@
-"""How many runs a stretch of time will bring, bucket by bucket.
+"""How many runs a stretch of time will bring, bin by bin.
 
 Each is counted twice: where its nominal instant lies, and where it is due once its
 job's jitter has moved it. Jobs that share schedule and jitter window are enumerated
@@ -30,53 +30,53 @@ _FIRST_LOOK = 50
 """What a schedule costs that is new to a tally, in steps."""
 
 WIDTHS: dict[str, Millis] = {"second": SECOND, "minute": MINUTE, "hour": HOUR}
-"""What a bucket may be, by its public word."""
+"""What a bin may be, by its public word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Buckets of one width, side by side."""
+    """Bins of one width, side by side."""
 
     start: Millis
     """A whole second."""
     width: Millis
     """Whole seconds."""
-    buckets: int
+    bins: int
 
     @property
     def end(self) -> Millis:
-        """Return where the last bucket ends; it is not in it."""
-        return self.start + self.width * self.buckets
+        """Return where the last bin ends; it is not in it."""
+        return self.start + self.width * self.bins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many runs lie in each bucket."""
+    """How many runs lie in each bin."""
 
     nominal: list[int]
     due: list[int]
 
 
 def stretch_of(*, start: Millis, end: Millis, width: Millis, most: int) -> Stretch:
-    """Return the whole buckets of UTC time that cover [start, end).
+    """Return the whole bins of UTC time that cover [start, end).
 
     Raises BadValue where that is none, or more than ``most``.
     """
     first = start // width * width
-    buckets = -(-(end - first) // width)
+    bins = -(-(end - first) // width)
     if end <= start:
         raise BadValue("The stretch ends where it begins, or before.", field="to")
-    if buckets > most:
+    if bins > most:
         raise BadValue(
-            f"The stretch has {buckets} buckets; the most is {most}. Take a shorter "
-            "stretch or wider buckets.",
+            f"The stretch has {bins} bins; the most is {most}. Take a shorter "
+            "stretch or wider bins.",
             field="per",
         )
-    return Stretch(start=first, width=width, buckets=buckets)
+    return Stretch(start=first, width=width, bins=bins)
 
 
 @dataclass(slots=True)
-class Group:
+class Crowd:
     """Jobs with the same schedule and jitter window."""
 
     offsets: list[Millis] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class _Fires(Group):
+class _Fires(Crowd):
     """Instants, from the stretch's start; also those that jitter moves into it."""
 
     moments: Sequence[Millis] = ()
@@ -93,7 +93,7 @@ class _Fires(Group):
 
 
 @dataclass(slots=True)
-class _Wave(Group):
+class _Wave(Crowd):
     """An interval that goes on through the whole stretch."""
 
     every: Millis = 0
@@ -113,7 +113,7 @@ class Tally:
         self._fires: dict[tuple[Schedule, Millis], _Fires] = {}
         self._waves: dict[Millis, list[_Wave]] = {}
 
-    def group(self, schedule: Schedule, window: Millis) -> Group | None:
+    def crowd(self, schedule: Schedule, window: Millis) -> Crowd | None:
         """Return what takes the offsets of jobs; None where a schedule cannot be told.
 
         That is a fixed delay: when it fires next is not known before a run has ended.
@@ -132,7 +132,7 @@ class Tally:
 
     def counts(self) -> Counts:
         """Return the counts of all jobs so far."""
-        size = self.stretch.buckets
+        size = self.stretch.bins
         counts = Counts(nominal=[0] * size, due=[0] * size)
         for fires in self._fires.values():
             _add_fires(counts, fires, self.stretch)
@@ -151,7 +151,7 @@ class Tally:
         waves = self._waves.get(every)
         if waves is None:
             waves = self._waves[every] = []
-            self.steps += self.stretch.buckets
+            self.steps += self.stretch.bins
         waves.append(wave := _Wave(every=every, phase=phase))
         self.steps += _FIRST_LOOK
         return wave
@@ -183,21 +183,21 @@ def _add_fires(counts: Counts, fires: _Fires, stretch: Stretch) -> None:
     offsets = Counter(offset - offset % fires.grain for offset in fires.offsets)
     moves_at: dict[Millis, Counter[int]] = {}
     for moment in fires.moments:
-        bucket, rest = divmod(moment, width)
-        if bucket >= 0:
-            counts.nominal[bucket] += jobs
+        place, rest = divmod(moment, width)
+        if place >= 0:
+            counts.nominal[place] += jobs
         moves = moves_at.get(rest)
         if moves is None:
             moves = moves_at[rest] = Counter()
             for offset, count in offsets.items():
                 moves[(rest + offset) // width] += count
         for move, count in moves.items():
-            if 0 <= bucket + move < stretch.buckets:
-                counts.due[bucket + move] += count
+            if 0 <= place + move < stretch.bins:
+                counts.due[place + move] += count
 
 
 def _add_waves(
-    buckets: list[int], every: Millis, phases: list[Millis], stretch: Stretch
+    bins: list[int], every: Millis, phases: list[Millis], stretch: Stretch
 ) -> None:
     phases.sort()
     # How many fire before a border: all of them once a period, some once more.
@@ -206,4 +206,4 @@ def _add_waves(
         for border in range(0, stretch.end - stretch.start + 1, stretch.width)
     ]
     for number, (low, high) in enumerate(pairwise(before)):
-        buckets[number] += high - low
+        bins[number] += high - low

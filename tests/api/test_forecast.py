@@ -34,20 +34,20 @@ def ask(client, **parameters):
     )
 
 
-def test_a_stretch_is_counted_bucket_by_bucket(client, jobs):
+def test_a_stretch_is_counted_bin_by_bin(client, jobs):
     answer = ask(client, start="2031-01-06T12:00:20Z", length="31m", per="minute")
     assert answer.status_code == 200
     told = answer.json()
     assert (told["from"], told["to"]) == (NOON, "2031-01-06T12:31:00Z")
-    assert len(told["buckets"]) == 31
-    assert told["buckets"][0] == {
+    assert len(told["bins"]) == 31
+    assert told["bins"][0] == {
         "at": NOON,
         "nominal": 4,
-        "due": told["buckets"][0]["due"],
+        "due": told["bins"][0]["due"],
     }
-    assert sum(one["nominal"] for one in told["buckets"]) == 34
-    assert sum(one["due"] for one in told["buckets"]) == 34
-    assert {name: told[name] for name in told if name not in ("buckets", "from")} == {
+    assert sum(one["nominal"] for one in told["bins"]) == 34
+    assert sum(one["due"] for one in told["bins"]) == 34
+    assert {name: told[name] for name in told if name not in ("bins", "from")} == {
         "to": "2031-01-06T12:31:00Z",
         "jobs": 4,
         "unpredictable": 0,
@@ -58,7 +58,7 @@ def test_a_stretch_is_counted_bucket_by_bucket(client, jobs):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "buckets", "runs"),
+    ("parameters", "bins", "runs"),
     [
         ({"start": NOON, "to": "2031-01-06T12:00:40Z", "per": "second"}, 40, 4),
         ({"start": NOON, "length": "60d", "per": "hour"}, 1440, 63 * 1440),
@@ -69,17 +69,17 @@ def test_a_stretch_is_counted_bucket_by_bucket(client, jobs):
         ({}, 60, None),
     ],
 )
-def test_what_is_left_out_has_a_default(client, jobs, parameters, buckets, runs):
+def test_what_is_left_out_has_a_default(client, jobs, parameters, bins, runs):
     told = ask(client, **parameters).json()
-    assert len(told["buckets"]) == buckets
-    total = sum(one["nominal"] for one in told["buckets"])
+    assert len(told["bins"]) == bins
+    total = sum(one["nominal"] for one in told["bins"])
     assert total == (runs or total)
 
 
 REFUSED = [
     ({"per": "day"}, "per", "second, minute, hour"),
-    ({"length": "25h"}, "for", "1500 buckets"),
-    ({"length": "1h", "per": "second"}, "for", "3600 buckets"),
+    ({"length": "25h"}, "for", "1500 bins"),
+    ({"length": "1h", "per": "second"}, "for", "3600 bins"),
     ({"length": "36600d", "per": "hour"}, "for", "1440"),
     ({"length": "0s"}, "for", "ends where it begins"),
     ({"length": "soon"}, "for", "duration"),
@@ -104,7 +104,7 @@ def test_a_stretch_that_is_none_is_refused(client):
 def test_the_last_hours_there_are_can_be_asked_for(client, jobs):
     answer = ask(client, start="9998-12-31T20:00:00Z", length="60d", per="hour")
     assert answer.status_code == 200
-    counts = [one["nominal"] for one in answer.json()["buckets"]]
+    counts = [one["nominal"] for one in answer.json()["bins"]]
     assert (counts[:4], sum(counts)) == ([63] * 4, 4 * 63)
 
 
@@ -115,12 +115,12 @@ def test_where_it_was_broken_off_it_can_go_on(client, jobs, monkeypatch):
     assert first["last_job"] == jobs[1]
     rest = ask(client, start=NOON, after_job=first["last_job"]).json()
     assert (rest["jobs"], rest["truncated"], rest["last_job"]) == (1, False, None)
-    assert sum(one["nominal"] for one in rest["buckets"]) == 60
+    assert sum(one["nominal"] for one in rest["bins"]) == 60
 
 
 def test_a_stranger_s_forecast_is_empty(stranger, jobs):
     told = ask(stranger, start=NOON).json()
-    assert told["jobs"] == sum(one["due"] for one in told["buckets"]) == 0
+    assert told["jobs"] == sum(one["due"] for one in told["bins"]) == 0
 
 
 def test_it_needs_a_key_that_may_read(make_client, nobody):

@@ -29,12 +29,12 @@ def ids(client, question=""):
 def jobs(client):
     """Six jobs by key, one of each kind of difference."""
     made = {
-        "report": {"name": "Nightly Report", "queue": "mail"},
-        "hook": {"target": HTTP, "priority": "high"},
+        "report": {"name": "Nightly Report", "queue": "mail", "tags": ["pay", "eu"]},
+        "hook": {"target": HTTP, "priority": "high", "tags": ["pay", "team/ops"]},
         "minutes": {"cron": "H/5 * * * *"},
         "tick": {"cron": None, "interval": "90s"},
         "once": {"cron": None, "run_at": "2031-01-01T08:00:00Z"},
-        "gone": {},
+        "gone": {"tags": ["pay"]},
     }
     found = {
         key: call(client, "post", JOBS, body(key=key, **fields)).json()
@@ -74,6 +74,16 @@ def test_a_list_shows_jobs_in_short_newest_first(client, jobs):
         ("q=%25", []),
         ("q=_", []),
         ("q=%5C", []),
+        ("tag=pay", ["hook", "report"]),
+        ("tag=pay&tag=eu", ["report"]),
+        ("tag=pay&tag=pay", ["hook", "report"]),
+        ("tag=team/ops", ["hook"]),
+        ("tag=pa", []),
+        ("tag=eu&tag=team/ops", []),
+        ("tag=pay&state=deleted", ["gone"]),
+        ("tag=pay&queue=mail&q=report", ["report"]),
+        ("tag=pay&key=hook", ["hook"]),
+        ("q=TEAM/O", ["hook"]),
         ("queue=mail", ["report"]),
         ("queue=none", []),
         ("priority=high", ["hook"]),
@@ -169,6 +179,16 @@ def test_a_search_gives_its_place_back_after_so_many_jobs(client, jobs, monkeypa
         ("q=" + "x" * 101, "bad_parameter", "q"),
         ("q=%00", "bad_parameter", "q"),
         ("state=broken", "bad_parameter", "state"),
+        ("tag=", "bad_parameter", "tag"),
+        ("tag=Pay", "bad_parameter", "tag"),
+        ("tag=pay,eu", "bad_parameter", "tag"),
+        ("tag=%00", "bad_parameter", "tag"),
+        ("tag=%ED%A0%80", "bad_parameter", "tag"),
+        ("tag=" + "x" * 51, "bad_parameter", "tag"),
+        ("tag=pay&tag=no tag", "bad_parameter", "tag"),
+        ("&".join(f"tag=t{n}" for n in range(21)), "bad_parameter", "tag"),
+        ("q=x&q=y", "bad_parameter", "q"),
+        ("tags=pay", "unknown_parameter", "tags"),
         ("priority=1", "bad_parameter", "priority"),
         ("priority=high,low", "bad_parameter", "priority"),
         ("key=" + "x" * 201, "bad_parameter", "key"),
@@ -230,6 +250,7 @@ CHOSEN = {
     "both": ({"deleted": True}, {"states": ["active", "deleted"]}, 130),
     "words": ({}, {"words": "KEY-1999"}, 10_000),
     "nothing": ({}, {"queue": "none"}, 10_000),
+    "tag": ({}, {"tags": ["pay", "eu"]}, 10_000),
     "key": ({"key": "key-77"}, {}, 1),
 }
 
@@ -249,6 +270,7 @@ def explained(name):
         "states": None,
         "queue": None,
         "priority": None,
+        "tags": [],
         "target": None,
         "words": None,
         **look,
@@ -300,7 +322,11 @@ def test_a_page_costs_the_same_statements_at_any_length(many, client, conn):
 
 
 def test_the_end_of_a_walk_is_found_with_and_without_a_key(many):
-    for chosen, key in ((Chosen(queue="none"), None), (Chosen(), "no-such-key")):
+    for chosen, key in (
+        (Chosen(queue="none"), None),
+        (Chosen(tags=("none",)), None),
+        (Chosen(), "no-such-key"),
+    ):
         after, pages = None, 0
         while True:
             page = selectors.list_jobs(

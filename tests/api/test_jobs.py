@@ -166,6 +166,27 @@ def test_a_patch_changes_what_it_names(client, conn, job):
     assert after["cron"] == "0 4 * * *"
 
 
+def test_tags_are_changed_without_a_new_revision(client, conn, job):
+    assert job["tags"] == []
+    told = call(
+        client, "patch", at(job), {"tags": ["eu", "pay", "a/b"]}, If_Match="*"
+    ).json()
+    assert (told["tags"], told["version"], told["revision"]) == (
+        ["a/b", "eu", "pay"],
+        2,
+        1,
+    )
+    assert client.get(JOBS).json()["items"][0]["tags"] == told["tags"]
+    [(_, _, before, after, _)] = events(conn, "job.change")
+    assert (before["tags"], after["tags"]) == ([], told["tags"])
+    for wrong in ("pay", ["Pay"], ["a", "a"], [7], {"0": "a"}):
+        answer = call(client, "patch", at(job), {"tags": wrong}, If_Match="*")
+        problem(answer, 422, answer.json()["code"], pointer="/tags")
+    # Put without tags it has none, as with every field that is left out.
+    put = call(client, "put", f"{JOBS}/by-key/nightly", body())
+    assert (put.json()["tags"], put.json()["version"]) == ([], 3)
+
+
 def test_a_patch_may_call_itself_one(client, job):
     answer = client.patch(
         at(job),

@@ -72,6 +72,22 @@ def refuses(client, leader):
 WRONG = {
     "key": [None, True, 7, 1.5, [], {}, "", " x", "x ", "a\tb", "x" * 201],
     "name": [True, 7, [], {}, " x", "two\nlines", "x" * 201],
+    "tags": [
+        *(True, 7, {}, "", "payroll", {"payroll": True}),
+        *(
+            [7],
+            [None],
+            [True],
+            [[]],
+            [{}],
+            [""],
+            [" "],
+            ["a b"],
+            ["Payroll"],
+            ["\u00e4"],
+        ),
+        *(["a\tb"], ["x" * 51], ["a", "a"], [f"t{n}" for n in range(21)]),
+    ],
     "cron": [True, 7, [], {}, ["30 2 * * *"], ""],
     "timezone": [True, 7, [], {}, "", "Mars/Base", "CEST", "../UTC", "x" * 10_000],
     "seconds": [0, 1, "true", [], {}],
@@ -234,7 +250,7 @@ def test_an_unknown_field_is_answered_with_the_one_that_is_meant(refuses):
     refuses({**GOOD, "tenant": 2}, 422, "/tenant", code="unknown_field")
     refuses({**GOOD, "version": 1}, 422, "/version", code="unknown_field")
     refuses({**GOOD, "x" * 5000: 1}, 422, "/" + "x" * 60, code="unknown_field")
-    for name in ("tags", "ends_at", "concurrency_key", "catchup_policy"):
+    for name in ("ends_at", "concurrency_key", "catchup_policy"):
         refuses({**GOOD, name: "x"}, 422, f"/{name}", "not supported yet")
     for value in (7, [], {}, "x" * 1001, "a\x07b"):
         refuses({**GOOD, "reason": value}, 422, "/reason")

@@ -84,10 +84,12 @@ def test_a_created_job_is_what_was_typed_and_who_did_it_is_known(client, conn):
         max_attempts="3",
         backoff_base="2s",
         jitter_window="30s",
+        tags="payroll, region:eu  a/b",
     )
     assert answer.status_code == 302
     job = job_at(answer.headers["Location"])
     assert (job.key, job.name, job.paused) == ("nightly", "Nightly report", False)
+    assert job.tags == ("a/b", "payroll", "region:eu")
     assert job.definition.schedule["cron"] == "30 2 * * *"
     assert job.definition.schedule["timezone"] == "America/New_York"
     assert job.definition.target == {"kind": "task", "name": "tests.nothing"}
@@ -102,6 +104,10 @@ def test_a_created_job_is_what_was_typed_and_who_did_it_is_known(client, conn):
 WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"key": ""}, "key", "key has 1 to 200 characters"),
     ({"key": "a\x07b"}, "key", "no control characters"),
+    ({"tags": "eu PayRoll"}, "tags", "payroll, not PayRoll"),
+    ({"tags": "a a"}, "tags", "there twice"),
+    ({"tags": " ".join(f"t{n}" for n in range(21))}, "tags", "at most 20"),
+    ({"tags": "x" * 51}, "tags", "50 characters"),
     ({"cron": "61 * * * *"}, "cron", "minute"),
     ({"cron": "0 0 30 2 *"}, "cron", "never fires"),
     ({"cron": "5-1 * * * *"}, "cron", "5"),
@@ -214,6 +220,7 @@ def test_saving_what_is_shown_changes_nothing(client, make_job):
             {"cron": None, "run_at": "2090-01-01T00:00:00Z"},
             {"cron": "0 0 3 * * *", "seconds": True, "jitter_window": "7s"},
             {"cron": "@every 90s"},
+            {"tags": ["payroll", "region:eu"]},
         )
     ):
         seen = make_job(**{**fields, "key": f"job-{number}"})
@@ -236,7 +243,7 @@ def test_somebody_else_s_change_is_not_overwritten(client, make_job):
 
 
 def test_a_clone_has_all_but_the_key_and_its_secrets_unseen(client, make_job):
-    seen = make_job(target=HTTP, payload={"secret": "hush-payload"})
+    seen = make_job(target=HTTP, payload={"secret": "hush-payload"}, tags=["pay", "eu"])
     address = f"{page('add')}?clone={seen.job}"
     shown = client.get(address).content.decode()
     assert "hush" not in shown
@@ -248,6 +255,7 @@ def test_a_clone_has_all_but_the_key_and_its_secrets_unseen(client, make_job):
     assert clone.definition.target["headers"] == HTTP["headers"]
     assert clone.definition.target["url"] == HTTP["url"]
     assert clone.definition.payload == {"secret": "hush-payload"}
+    assert clone.tags == ("eu", "pay")
 
 
 def test_a_secret_cannot_be_what_stands_for_one(client):
@@ -370,11 +378,12 @@ def test_a_job_that_cannot_be_read_does_not_blank_the_list(client, conn, make_jo
 
 
 def test_jobs_are_found_by_what_people_remember(client, make_job):
-    make_job(key="alpha", name="The first one", queue="mail")
+    make_job(key="alpha", name="The first one", queue="mail", tags=["pay", "eu"])
     make_job(
         key="beta",
         cron="17 4 * * *",
         target={"kind": "http", "url": "https://hooks.example.org/pay"},
+        tags=["team/ops", "pay"],
     )
     gamma = make_job(key="gamma", cron="H 5 * * *", paused=True)
     make_job(key="delta", cron=None, interval="15m")
@@ -391,6 +400,13 @@ def test_jobs_are_found_by_what_people_remember(client, make_job):
     assert keys("q=hooks.example") == {"beta"}
     assert keys("q=17+4") == {"beta"}
     assert keys("q=H+5") == {"gamma"}
+    assert keys("q=TEAM/o") == {"beta"}
+    assert keys("q=eu") == {"alpha"}
+    assert keys("q=%7B") == set()
+    assert keys("tag=pay") == {"alpha", "beta"}
+    assert keys("tag=pay&queue=mail") == {"alpha"}
+    assert keys("tag=pa") == set()
+    assert keys("tag=pay&state=deleted") == set()
     assert keys(f"q={gamma.job}") == {"gamma"}
     assert keys("q=tests.nothing") == {"alpha", "gamma", "delta"}
     assert keys("q=100%25") == set()
@@ -412,3 +428,31 @@ def test_a_new_job_may_begin_paused_and_belong_to_another_tenant(client, conn):
     assert answer.status_code == 302, answer.context_data["form"].errors
     job = job_at(answer.headers["Location"])
     assert (job.tenant, job.paused) == (other.pk, True)
+
+
+def test_tags_are_shown_lead_to_their_jobs_and_are_edited(client, conn, make_job):
+    seen = make_job(tags=["pay", "team/ops"])
+    address = page("change", seen.job)
+    link = f'<a href="{page("changelist")}?tag=team%2Fops">team/ops</a>'
+    for shown in (page("changelist"), address):
+        assert link in client.get(shown).content.decode()
+    assert send(client, address, tags="eu pay", reason="moved").status_code == 302
+    job = job_at(address)
+    assert (job.tags, job.revision, job.version, job.changes) == (
+        ("eu", "pay"),
+        1,
+        1,
+        2,
+    )
+    assert events(conn, seen.job)[-1] == ("job.change", "ada", "user", "moved")
+    assert send(client, address, tags="").status_code == 302
+    assert job_at(address).tags == ()
+
+
+def test_a_tag_that_cannot_be_shows_no_rows_and_says_so(client, make_job):
+    make_job(tags=["pay"])
+    listed = client.get(f"{page('changelist')}?tag=Pay").context_data["cl"]
+    assert (listed.result_list, listed.trouble) == (
+        [],
+        "A tag is lower case: pay, not Pay.",
+    )

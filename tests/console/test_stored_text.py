@@ -150,7 +150,7 @@ def test_no_stored_text_is_more_than_text(client, conn, make_job):
 def test_what_is_asked_for_is_text_too(client, make_job):
     make_job()
     asked = {
-        "chrono_jobs_job": ("q", "queue", "state", "p"),
+        "chrono_jobs_job": ("q", "queue", "state", "tag", "p"),
         "chrono_console_run": ("queue", "since", "job", "tenant", "p"),
         "chrono_tenants_auditevent": ("actor", "object", "of", "p"),
         "auth_user": ("q", "p", "unknown"),

@@ -46,6 +46,19 @@ def test_a_file_is_applied_and_then_does_nothing(ledger, chronoapply):
     assert chronoapply("[]") == "nothing to do"
 
 
+def test_tags_are_applied(ledger, chronoapply):
+    tagged = TWO.replace("- key: once", "- key: once\n  tags: [b, a]")
+    assert chronoapply(TWO) == "created 2"
+    assert chronoapply(tagged) == "changed 1, unchanged 1"
+    assert chronoapply(tagged.replace("[b, a]", "[a, b]")) == "unchanged 2"
+    assert ledger.rows("SELECT tags FROM chrono_job ORDER BY key") == [
+        ([],),
+        (["a", "b"],),
+    ]
+    # What a file does not say of a job it takes away, as with every other field.
+    assert chronoapply(TWO) == "changed 1, unchanged 1"
+
+
 def test_a_dry_run_says_what_it_would_do_and_does_nothing(ledger, chronoapply):
     assert chronoapply(TWO, "--dry-run").splitlines() == [
         "minute: created",
@@ -74,6 +87,8 @@ BAD = {
     TWO + "- {key: b}": r"Entry 3 \(b\), cron: A job has exactly one of cron",
     "- {key: b, deleted: maybe}": r"Entry 1 \(b\), deleted: deleted is true or false",
     "- {deleted: true}": "Entry 1, key: key is text",
+    TWO + "  tags: [2026]": r"Entry 2 \(once\), tags: .* put a number in quotes",
+    TWO + "  tags:": r"Entry 2 \(once\), tags: tags is a list",
     "- key: a\n  cron: * * *": "neither YAML nor JSON: line 2",
     "- key: !!python/object/apply:os.getcwd []": "neither YAML nor JSON: line 1",
     "[" * 20_000: "nested too deep",

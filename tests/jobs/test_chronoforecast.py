@@ -67,7 +67,7 @@ def test_who_is_left_out_is_said(ledger, chronoforecast, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--for", "2000h"], "2000 buckets"),
+        (["--for", "2000h"], "2000 bins"),
         (["--for", "soon"], "A duration is"),
         (["--from", "noon"], "An instant is"),
         (["--tenant", "Globex"], "no tenant"),

@@ -2,6 +2,7 @@
 
 import uuid
 
+import psycopg
 import pytest
 
 from apps.jobs import commands
@@ -12,6 +13,7 @@ from apps.jobs.commands import (
     delete_job,
     pause_job,
     pause_jobs,
+    restore_job,
     resume_job,
     resume_jobs,
 )
@@ -188,6 +190,64 @@ def test_another_name_is_neither_a_plan_nor_a_revision(ledger):
     outcome = change_job(job, definition(interval="10s", name="New"), now=NOON)
     assert (outcome.actions, outcome.version, outcome.revision) == (("changed",), 1, 1)
     assert ledger.rows("SELECT name FROM chrono_job") == [("New",)]
+
+
+def test_other_tags_are_neither_a_plan_nor_a_revision(ledger):
+    job = create_job(definition(interval="10s", tags=["b", "a"]), now=NOON).job_id
+    timers = ledger.timers(job)
+    outcome = change_job(job, definition(interval="10s", tags=["c", "a"]), now=NOON)
+    assert outcome.actions == ("changed",)
+    assert (outcome.version, outcome.revision, outcome.changes) == (1, 1, 2)
+    assert ledger.timers(job) == timers
+    assert tags_of(ledger, job) == ["a", "c"]
+    [(before, after)] = ledger.rows(
+        "SELECT before -> 'tags', after -> 'tags' FROM chrono_audit_event "
+        "WHERE action = 'job.change'"
+    )
+    assert (before, after) == (["a", "b"], ["a", "c"])
+    again = change_job(job, definition(interval="10s", tags=["c", "a"]), now=NOON)
+    assert again.actions == ("unchanged",)
+
+
+def test_tags_stay_through_what_is_no_change_of_them(ledger):
+    jobs = create_jobs(
+        [
+            definition(key="none", interval="10s"),
+            definition(key="two", interval="10s", tags=["b", "a"]),
+        ],
+        now=NOON,
+    )
+    ids = [made.job_id for made in jobs]
+    pause_jobs(ids, now=NOON)
+    resume_jobs(ids, now=NOON)
+    delete_job(ids[1], now=NOON)
+    restore_job(ids[1], now=NOON)
+    assert [tags_of(ledger, one) for one in ids] == [[], ["a", "b"]]
+
+
+def tags_of(ledger, job):
+    [(tags,)] = ledger.rows("SELECT tags FROM chrono_job WHERE id = %s", job)
+    return tags
+
+
+def test_no_row_has_tags_that_an_edit_would_change(ledger):
+    job = create_job(definition(interval="10s"), now=NOON).job_id
+    text = "UPDATE chrono_job SET tags = %s::text[] WHERE id = %s"
+    for tags in (
+        ["A"],
+        [""],
+        [None],
+        ["a", "", "b"],
+        ["x" * 51],
+        ["a\n"],
+        ["a", "b\nc"],
+        [["a", "b"]],
+        [f"t{n}" for n in range(21)],
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation, match="chrono_job_tags"):
+            ledger.conn.execute(text, [tags, job])
+    for tags in ([], ["x" * 50], [f"a/b.c:d_e-{n}" for n in range(20)]):
+        ledger.conn.execute(text, [tags, job])
 
 
 def test_the_key_of_a_job_does_not_change(ledger):

@@ -191,7 +191,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"target": {**HTTP, "timeout": 5}}, "target.timeout"),
     ({"target": {**HTTP, "timeout": "2h"}}, "target.timeout"),
     ({"jiter_window": "5s"}, "jiter_window"),
-    ({"tags": ["a"]}, "tags"),
+    *(
+        ({"tags": tags}, "tags")
+        for tags in (
+            *(None, "payroll", 7, {}, {"a": 1}, [7], [None], [["a"]], [True]),
+            *([""], ["Payroll"], ["a b"], ["ä"], ["a,b"], ["a\x00"], ["\ud800"]),
+            *(["x" * 51], ["a\n"], ["a", "b", "a"], [f"t{n}" for n in range(21)]),
+        )
+    ),
+    ({"delivery": "at_most_once"}, "delivery"),
 ]
 
 
@@ -214,8 +222,32 @@ def test_an_unknown_field_is_answered_with_the_closest_known_one():
 
 
 def test_a_field_of_later_says_so():
-    with pytest.raises(NotSupportedYet, match="tags is not supported yet"):
-        definition(interval="1m", tags=[])
+    with pytest.raises(NotSupportedYet, match="delivery is not supported yet"):
+        definition(interval="1m", delivery="at_most_once")
+
+
+def test_tags_are_kept_sorted():
+    assert definition(interval="1m").tags == ()
+    tags = ["region:eu", "payroll", "a/b", "v1.2", "x_y-z", "x" * 50]
+    assert definition(interval="1m", tags=tags).tags == tuple(sorted(tags))
+    assert len(definition(interval="1m", tags=[f"t{n}" for n in range(20)]).tags) == 20
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        (["ok", "PayRoll"], "A tag is lower case: payroll, not PayRoll."),
+        (["b", "a", "b"], "The tag b is there twice."),
+        (["two words"], "'two words' is no tag"),
+        (["\ud800"], r"'\ud800' is no tag"),
+        ([2026], "put a number in quotes"),
+        (["a"] * 21, "at most 20 tags"),
+    ],
+)
+def test_what_is_wrong_with_tags_is_said_with_the_right_form(tags, said):
+    with pytest.raises(BadValue) as refused:
+        definition(interval="1m", tags=tags)
+    assert said in refused.value.message
 
 
 anything = st.recursive(

@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 
 from apps.jobs import forecast
 from apps.jobs.commands import create_jobs, delete_job
-from apps.jobs.forecast import foretell, load_at, suggest
+from apps.jobs.forecast import foretell, measure_load, suggest
 from apps.jobs.selectors import PAST_ID
 from apps.runtime import sql
 from apps.runtime.django_session import raw_connection
@@ -20,7 +20,7 @@ from chrono.rules.schedule import CronSchedule
 from tests.support.definitions import definition
 
 NOON = parse_instant("2026-11-30T12:00:00Z")
-HALF = Stretch(start=NOON, width=MINUTE, buckets=30)
+HALF = Stretch(start=NOON, width=MINUTE, bins=30)
 ACME = 1
 
 
@@ -72,7 +72,7 @@ def test_jitter_moves_what_is_due(ledger):
 
 def test_what_was_nominal_before_is_due_within(ledger):
     [job] = make({"cron": "59 11 * * *", "jitter_window": "1h"})
-    found = told(Stretch(start=NOON, width=SECOND, buckets=3_600))
+    found = told(Stretch(start=NOON, width=SECOND, bins=3_600))
     second = (offset(job, HOUR) - MINUTE) // SECOND
     assert sum(found.nominal) == 0
     assert [n for n, c in enumerate(found.due) if c] == [second]
@@ -172,8 +172,8 @@ def test_the_load_of_a_minute_is_what_is_planned_in_it(ledger):
         {"run_at": "2026-11-30T18:01:00Z"},
     )
     at = NOON + 6 * HOUR + 30 * SECOND
-    assert load_at(raw_connection(), at, tenant=ACME) == 3
-    assert load_at(raw_connection(), at, tenant=ACME + 1) == 0
+    assert measure_load(raw_connection(), at, tenant=ACME) == 3
+    assert measure_load(raw_connection(), at, tenant=ACME + 1) == 0
 
 
 def ask(cron, *, count=3, between=None, **options):

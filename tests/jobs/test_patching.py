@@ -59,6 +59,14 @@ def test_null_gives_a_field_its_default():
     assert (fields["payload"], fields["timezone"]) == (None, "UTC")
 
 
+def test_tags_are_replaced_whole():
+    fields = {"cron": "@daily", "tags": ["a", "b"]}
+    assert after({"name": "x"}, **fields)["tags"] == ["a", "b"]
+    assert after({"tags": ["c"]}, **fields)["tags"] == ["c"]
+    assert after({"tags": []}, **fields)["tags"] == []
+    assert after({"tags": None}, **fields)["tags"] == []
+
+
 def test_objects_are_merged_and_lists_replaced():
     fields = after(
         {"target": {"headers": {"A": None, "C": "3"}}, "payload": {"l": [2]}},
@@ -127,6 +135,9 @@ def test_what_is_only_read_is_not_patched(name):
     [
         ({"nmae": "x"}, "nmae"),
         ({"queue": 1}, "queue"),
+        ({"tags": "a"}, "tags"),
+        ({"tags": {"0": "a"}}, "tags"),
+        ({"tags": ["A"]}, "tags"),
         ({"target": None}, "target"),
         ({"target": "x"}, "target"),
         ({"cron": None}, "cron"),

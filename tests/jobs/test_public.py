@@ -62,7 +62,10 @@ schedules = st.one_of(
         st.integers(1, 100_000),
         st.integers(0, 2**41),
     ),
-    st.builds(lambda ahead: {"run_at": format_instant(NOON + ahead)}, st.integers(0)),
+    st.builds(
+        lambda ahead: {"run_at": format_instant(NOON + ahead)},
+        st.integers(0, DAY * 999),
+    ),
     st.just({"cron": "@every 90s"}),
     st.just({"cron": "@daily"}),
 ).filter(lambda fields: fields.get("run_at", "2") < "9")
@@ -73,6 +76,7 @@ values = st.recursive(
     ),
     max_leaves=8,
 )
+tags = st.text("abyz059_.:/-", min_size=1, max_size=50)
 targets = st.one_of(
     st.just(TASK),
     st.builds(
@@ -91,6 +95,7 @@ rest = st.fixed_dictionaries(
     {"key": texts, "target": targets, "payload": values},
     optional={
         "name": texts,
+        "tags": st.lists(tags, max_size=4, unique=True),
         "time_critical": st.just(True),
         "overlap_policy": st.sampled_from(["skip", "allow_all"]),
         "queue": st.sampled_from(["default", "slow"]),
@@ -113,6 +118,7 @@ def test_the_fields_of_a_job_give_the_same_job_again(schedule, others):
     assert again.definition == job.definition
     assert same_json(again.definition.payload, job.definition.payload)
     assert (again.key, again.name, again.paused) == (job.key, job.name, job.paused)
+    assert again.tags == job.tags
     assert definition_fields(again) == fields
 
 
@@ -212,6 +218,7 @@ def test_the_version_rises_with_every_change(ledger):
         lambda: commands.resume_job(job, now=NOON),
         lambda: commands.patch_job(job, {"payload": 1}, now=NOON),
         lambda: commands.patch_job(job, {"name": "x"}, now=NOON),
+        lambda: commands.patch_job(job, {"tags": ["x"]}, now=NOON),
         lambda: commands.skip_next(job, now=NOON),
         lambda: commands.delete_job(job, now=NOON),
         lambda: commands.restore_job(job, now=NOON),
@@ -219,7 +226,7 @@ def test_the_version_rises_with_every_change(ledger):
         outcome = change()
         seen.append(get_form(job)["version"])
         assert outcome.changes == seen[-1]
-    assert seen == list(range(1, 10))
+    assert seen == list(range(1, 11))
 
 
 def test_only_who_may_write_sees_what_headers_hold(database):

@@ -49,7 +49,7 @@ stretches = st.builds(
     Stretch,
     start=st.integers(0, 24 * 60).map(lambda minute: MARCH + minute * MINUTE),
     width=st.sampled_from([SECOND, MINUTE, HOUR]),
-    buckets=st.integers(1, 90),
+    bins=st.integers(1, 90),
 )
 
 
@@ -57,7 +57,7 @@ def tally_of(stretch, demand):
     tally = Tally(stretch)
     for schedule, offsets in demand:
         for offset in offsets:
-            tally.group(schedule, max(offsets) + 1).offsets.append(offset)
+            tally.crowd(schedule, max(offsets) + 1).offsets.append(offset)
     return tally
 
 
@@ -68,18 +68,18 @@ def walked(schedule, after, until):
 
 def plainly(stretch, demand):
     """Count run by run."""
-    nominal, due = [0] * stretch.buckets, [0] * stretch.buckets
+    nominal, due = [0] * stretch.bins, [0] * stretch.bins
     for schedule, offsets in demand:
         for moment in walked(schedule, stretch.start - HOUR, stretch.end):
             for counts, offset in ((nominal, 0), *((due, o) for o in offsets)):
-                bucket = (moment + offset - stretch.start) // stretch.width
-                if 0 <= bucket < stretch.buckets:
-                    counts[bucket] += len(offsets) if counts is nominal else 1
+                place = (moment + offset - stretch.start) // stretch.width
+                if 0 <= place < stretch.bins:
+                    counts[place] += len(offsets) if counts is nominal else 1
     return nominal, due
 
 
 @given(stretches, st.lists(jobs, max_size=5))
-def test_each_bucket_has_the_runs_that_lie_in_it(stretch, demand):
+def test_each_bin_has_the_runs_that_lie_in_it(stretch, demand):
     counts = tally_of(stretch, demand).counts()
     assert (counts.nominal, counts.due) == plainly(stretch, demand)
 
@@ -98,7 +98,7 @@ def within(stretch, schedule):
 def test_jitter_moves_runs_and_loses_none(stretch, demand):
     demand = [(within(stretch, schedule), offsets) for schedule, offsets in demand]
     room = 2 * MINUTE // stretch.width + 1
-    longer = replace(stretch, buckets=stretch.buckets + room)
+    longer = replace(stretch, bins=stretch.bins + room)
     counts = tally_of(longer, demand).counts()
     runs = sum(
         len(offsets) * len(list(walked(schedule, stretch.start - 1, stretch.end)))
@@ -109,13 +109,13 @@ def test_jitter_moves_runs_and_loses_none(stretch, demand):
 
 @given(stretches, st.integers(1, 89), st.lists(jobs, max_size=3))
 def test_two_stretches_side_by_side_count_what_one_does(stretch, border, demand):
-    border = min(border, stretch.buckets)
+    border = min(border, stretch.bins)
     parts = (
-        Stretch(start=stretch.start, width=stretch.width, buckets=border),
+        Stretch(start=stretch.start, width=stretch.width, bins=border),
         Stretch(
             start=stretch.start + border * stretch.width,
             width=stretch.width,
-            buckets=stretch.buckets - border,
+            bins=stretch.bins - border,
         ),
     )
     whole = tally_of(stretch, demand).counts()
@@ -135,36 +135,36 @@ def test_intervals_of_one_length_are_counted_together(stretch, interval, shifts)
 
 
 def test_ten_thousand_jobs_of_one_schedule_are_enumerated_once():
-    day = Stretch(start=MARCH, width=MINUTE, buckets=1_440)
+    day = Stretch(start=MARCH, width=MINUTE, bins=1_440)
     one, many = Tally(day), Tally(day)
     schedule = CronSchedule("*/5 * * * *", "America/New_York")
-    one.group(schedule, MINUTE).offsets.append(0)
+    one.crowd(schedule, MINUTE).offsets.append(0)
     for number in range(10_000):
-        many.group(schedule, MINUTE).offsets.append(number * 6)
+        many.crowd(schedule, MINUTE).offsets.append(number * 6)
     assert many.steps == one.steps < 400
     assert sum(many.counts().nominal) == 288 * 10_000
 
 
 def test_an_interval_costs_the_same_however_often_it_fires():
-    day = Stretch(start=MARCH, width=MINUTE, buckets=1_440)
+    day = Stretch(start=MARCH, width=MINUTE, bins=1_440)
     tally = Tally(day)
     for number in range(1_000):
-        group = tally.group(Interval(every=SECOND, anchor=MARCH - number), 0)
-        group.offsets.append(0)
+        crowd = tally.crowd(Interval(every=SECOND, anchor=MARCH - number), 0)
+        crowd.offsets.append(0)
     assert tally.steps < 60_000
     assert tally.counts().nominal == [60_000] * 1_440
 
 
 def test_a_fixed_delay_cannot_be_told():
-    tally = Tally(Stretch(start=MARCH, width=MINUTE, buckets=1))
-    assert tally.group(FixedDelay(delay=MINUTE, anchor=MARCH), 0) is None
+    tally = Tally(Stretch(start=MARCH, width=MINUTE, bins=1))
+    assert tally.crowd(FixedDelay(delay=MINUTE, anchor=MARCH), 0) is None
 
 
-def test_a_stretch_is_made_of_whole_buckets():
+def test_a_stretch_is_made_of_whole_bins():
     found = stretch_of(
         start=MARCH + 90 * SECOND, end=MARCH + 181 * SECOND, width=MINUTE, most=3
     )
-    assert found == Stretch(start=MARCH + MINUTE, width=MINUTE, buckets=3)
+    assert found == Stretch(start=MARCH + MINUTE, width=MINUTE, bins=3)
     assert found.end == MARCH + 4 * MINUTE
 
 
@@ -177,7 +177,7 @@ def test_a_stretch_is_made_of_whole_buckets():
         (HOUR, WIDTHS["second"], "per"),
     ],
 )
-def test_a_stretch_has_an_end_and_not_too_many_buckets(length, width, field):
+def test_a_stretch_has_an_end_and_not_too_many_bins(length, width, field):
     with pytest.raises(BadValue) as refused:
         stretch_of(start=MARCH, end=MARCH + length, width=width, most=1_440)
     assert refused.value.field == field

@@ -20,7 +20,7 @@ MOST_ROWS = 1_440
 
 
 class Command(BaseCommand):
-    """Print a row for each bucket of a stretch: nominal, and due after jitter."""
+    """Print a row for each bin of a stretch: nominal, and due after jitter."""
 
     help = "Count the runs that the schedules will bring, hour by hour."
 
