@@ -1,0 +1,26 @@
+-- Of some runs in execution, list those that may take too long.
+-- writes: nothing
+-- index: chrono_lease_pkey
+--
+-- Those of jobs with max_runtime. A stretch by run, from one on; each row says where it ended, as in watch_ready.
+WITH looked AS MATERIALIZED (
+    SELECT run_id, part, job_id, tenant, attempt, started_at FROM chrono_lease
+    WHERE (run_id, part) > (%(run)s::uuid, %(part)s::smallint)
+    ORDER BY run_id, part LIMIT %(limit)s::integer
+), suspect AS (
+    SELECT l.run_id, l.job_id, l.tenant, l.part, l.attempt, l.started_at,
+        (p.policy -> 'max_runtime')::text AS bound
+    FROM looked l
+    JOIN chrono_job j ON j.id = l.job_id AND NOT j.paused AND j.deleted_at IS NULL
+    JOIN chrono_job_revision p ON p.job_id = j.id AND p.revision = j.revision
+    WHERE l.started_at < to_timestamp(%(before)s::bigint / 1000.0::float8)
+        AND p.policy ? 'max_runtime'
+        AND NOT EXISTS (
+            SELECT FROM chrono_breach b
+            WHERE b.job_id = l.job_id AND b.kind = 2 AND b.run_id = l.run_id)
+)
+SELECT e.seen, e.run_id, e.part, s.run_id, s.job_id, s.tenant, s.part, s.attempt,
+    floor(extract(epoch FROM s.started_at) * 1000)::bigint, s.bound
+FROM (
+    SELECT run_id, part, count(*) OVER () AS seen FROM looked ORDER BY run_id DESC, part DESC LIMIT 1
+) e LEFT JOIN suspect s ON true

@@ -1,0 +1,26 @@
+-- Of some runs that wait in a timer, list those that may be late; see watch_ready.
+-- writes: nothing
+-- index: chrono_timer_waiting on every bucket
+--
+-- What was handed back without being begun waits here again and again: it is late by
+-- its first due instant, not by the timer's.
+WITH looked AS MATERIALIZED (
+    SELECT part, ref, due_at, job_id, attempt FROM chrono_timer
+    WHERE kind <> 1 AND (part, ref) > (%(part)s::smallint, %(run)s::uuid)
+    ORDER BY part, ref LIMIT %(limit)s::integer
+), suspect AS (
+    SELECT l.ref AS run_id, l.job_id, j.tenant, l.part, l.due_at,
+        (p.policy -> 'late_after')::text AS bound, p.jitter_window
+    FROM looked l
+    JOIN chrono_job j ON j.id = l.job_id AND NOT j.paused AND j.deleted_at IS NULL
+    JOIN chrono_job_revision p ON p.job_id = j.id AND p.revision = j.revision
+    WHERE l.attempt = 1 AND p.policy ? 'late_after'
+        AND NOT EXISTS (
+            SELECT FROM chrono_breach b
+            WHERE b.job_id = l.job_id AND b.kind = 1 AND b.run_id = l.ref)
+)
+SELECT e.seen, e.part, e.ref, s.run_id, s.job_id, s.tenant, s.part,
+    floor(extract(epoch FROM s.due_at) * 1000)::bigint, s.bound, s.jitter_window
+FROM (
+    SELECT part, ref, count(*) OVER () AS seen FROM looked ORDER BY part DESC, ref DESC LIMIT 1
+) e LEFT JOIN suspect s ON true
