@@ -316,13 +316,14 @@ def _decide_delay(entry: Entry, schedule: FixedDelay, now: Millis) -> Decision:
     """Decide a delay counted from the end of a run.
 
     While that run is live its timer comes again after another delay; the run can't end
-    before, so it never comes too late. Then it is moved to the very instant.
+    before, so it never comes too late. Then it is moved to the very instant. Where that
+    lies after the schedule's end, there is no more timer.
     """
     if entry.prev is not None and entry.prev_ended is None:
-        return Decision(following=now + schedule.delay, skip=MOVED)
+        return Decision(following=next_after(schedule, now), skip=MOVED)
     if entry.prev_ended is not None:
-        nominal = entry.prev_ended + schedule.delay
-        if nominal > entry.scheduled_for:
+        nominal = next_after(schedule, entry.prev_ended)
+        if nominal is None or nominal > entry.scheduled_for:
             return Decision(following=nominal, skip=MOVED)
     return Decision(following=next_after(schedule, now))
 

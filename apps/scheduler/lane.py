@@ -7,9 +7,12 @@ their job is resumed. Nobody is let in while the job is paused.
 
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import psycopg
 
 from apps.runs import cancel
 from apps.runs import store as runs
@@ -31,9 +34,11 @@ log = logging.getLogger("chrono.scheduler")
 STEP: Millis = 250
 LOOK_EVERY: Millis = 30_000
 """How often it looks whether something waits that nobody told of."""
+REST: Millis = 1_000
 MOST_JOBS = 200
 NOBODY = uuid.UUID(int=0)
 START = (-1, NOBODY)
+BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 REPLACING = ("cancel_other", "terminate_other")
 
 
@@ -71,6 +76,9 @@ class Lane:
         self._tokens = 0.0
         self._filled: Millis | None = None
         self._served = START
+        # Runs in execution that were called off, and when.
+        self._told: dict[uuid.UUID, Millis] = {}
+        self._resting: dict[uuid.UUID, Millis] = {}
         self._gates = [
             _Gate(Reason.OVERLAP),
             _Gate(Reason.PAUSED),
@@ -102,7 +110,9 @@ class Lane:
         here = [
             one
             for one in found
-            if one.part in self._cache.held and (one.deleted or not one.paused)
+            if one.part in self._cache.held
+            and (one.deleted or not one.paused)
+            and self._resting.get(one.job_id, 0) <= moment.now
         ]
         gate.awake |= bool(here)
         if here:
@@ -120,15 +130,61 @@ class Lane:
         wanted = self._choose(gate, jobs, moment)
         if not wanted:
             return
-        held, queues = store.admit_if_held(
-            self._conn, batch=self._batch(gate, wanted, moment)
-        )
+        self._let_in(gate, wanted, moment, fired)
+        if gate.reason is Reason.CATCH_UP:
+            self._served = (wanted[-1].job.part, wanted[-1].job.job_id)
+
+    def _let_in(
+        self, gate: _Gate, wanted: list[_Admission], moment: Moment, fired: Fired
+    ) -> None:
+        batch = self._batch(gate, wanted, moment)
+        try:
+            held, queues = store.admit_if_held(self._conn, batch=batch)
+        except BUSY:
+            self._let_in_apart(gate, wanted, moment, fired)
+            return
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            self._let_in_halves(gate, wanted, moment, fired, error)
+            return
         if gate.reason is Reason.CATCH_UP:
             self._tokens -= len(queues)
-            self._served = (wanted[-1].job.part, wanted[-1].job.job_id)
         fired.readied += len(queues)
         fired.queues.update(queues)
         fired.stale |= {one.job.part for one in wanted} - held
+
+    def _let_in_apart(
+        self, gate: _Gate, wanted: list[_Admission], moment: Moment, fired: Fired
+    ) -> None:
+        """One partition is locked by somebody: the others must not wait for it."""
+        by_part: defaultdict[int, list[_Admission]] = defaultdict(list)
+        for one in wanted:
+            by_part[one.job.part].append(one)
+        if len(by_part) == 1:
+            log.warning("partition %s is locked by another session", *by_part)
+            self._rest(wanted, moment.now + REST)
+            return
+        for of_part in by_part.values():
+            self._let_in(gate, of_part, moment, fired)
+
+    def _let_in_halves(
+        self,
+        gate: _Gate,
+        wanted: list[_Admission],
+        moment: Moment,
+        fired: Fired,
+        error: psycopg.Error,
+    ) -> None:
+        """One bad row must not stop the others: find its job, leave it out, say so."""
+        if len(wanted) == 1:
+            log.error("job %s can't be let in: %s", wanted[0].job.job_id, error)
+            self._rest(wanted, moment.now + 60 * REST)
+            return
+        middle = len(wanted) // 2
+        self._let_in(gate, wanted[:middle], moment, fired)
+        self._let_in(gate, wanted[middle:], moment, fired)
+
+    def _rest(self, admissions: Iterable[_Admission], until: Millis) -> None:
+        self._resting |= {one.job.job_id: until for one in admissions}
 
     def _choose(
         self, gate: _Gate, jobs: list[Waiting], moment: Moment
@@ -150,7 +206,7 @@ class Lane:
         ]
         live = self._places.live(bounded, moment.now) if bounded else {}
         if gate.reason is Reason.OVERLAP:
-            self._replace(known, live)
+            self._replace(known, live, moment.now)
             most = MOST_JOBS * MOST_JOBS
         else:
             most = self._fill(moment.now)
@@ -178,14 +234,24 @@ class Lane:
         self,
         known: Iterable[tuple[Waiting, Definition]],
         live: Mapping[uuid.UUID, Live],
+        now: Millis,
     ) -> None:
-        """Call off what newer runs of a job replace; they come in when it has ended."""
+        """Call off what newer runs of a job replace; they come in when it has ended.
+
+        A run in execution is told once, not with every look: it may go on for hours.
+        """
+        self._told = {
+            run: at for run, at in self._told.items() if at + LOOK_EVERY > now
+        }
         for job, definition in known:
             if definition.overlap not in REPLACING:
                 continue
             seen = live[job.job_id]
             older = (*seen.runs, *seen.buffered)[: -definition.bound]
             for run in older:
+                if run in self._told:
+                    continue
+                self._told[run] = now
                 end = definition.overlap == "terminate_other"
                 self._call_off(run, job.part, end=end)
 
@@ -196,6 +262,9 @@ class Lane:
                 runs.end_lease(self._conn, run=run, part=part, reason=Reason.REPLACED)
         except RunNotFound:
             log.warning("run %s is to be replaced, but is nowhere", run)
+        except BUSY:
+            log.warning("run %s is to be replaced, but locked by another session", run)
+            del self._told[run]
 
     def _batch(
         self, gate: _Gate, wanted: list[_Admission], moment: Moment

@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -87,12 +88,10 @@ class Misser:
             for entry, _ in plans:  # The bucket was dropped: the next look tells.
                 self._cache.forget(entry)
             return
-        except (
-            psycopg.errors.LockNotAvailable,
-            psycopg.errors.QueryCanceled,
-            psycopg.DataError,
-            psycopg.IntegrityError,
-        ) as error:
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
+            self._miss_apart(bucket, plans, moment, fired)
+            return
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
             self._miss_halves(bucket, plans, moment, fired, error)
             return
         fired.waiting |= missing.runs > 0
@@ -105,6 +104,25 @@ class Misser:
             if n in missing.done and plan.following is not None:
                 self._put_next(entry, plan.following, dues[n], len(plan.runs), moment)
 
+    def _miss_apart(
+        self,
+        bucket: str,
+        plans: list[tuple[Entry, CatchUp]],
+        moment: Moment,
+        fired: Fired,
+    ) -> None:
+        """One partition is locked by somebody: the others must not wait for it."""
+        by_part: defaultdict[int, list[tuple[Entry, CatchUp]]] = defaultdict(list)
+        for entry, plan in plans:
+            by_part[entry.part].append((entry, plan))
+        if len(by_part) > 1:
+            for part_plans in by_part.values():
+                self._miss(bucket, part_plans, moment, fired)
+            return
+        log.warning("partition %s is locked by another session", plans[0][0].part)
+        for entry, _ in plans:
+            self._cache.put_back(entry, at=moment.now + REST)
+
     def _miss_halves(
         self,
         bucket: str,
@@ -113,7 +131,7 @@ class Misser:
         fired: Fired,
         error: psycopg.Error,
     ) -> None:
-        """One bad or locked row must not stop the others: find it, say so."""
+        """One bad row must not stop the others: find it, leave it out, say so."""
         if len(plans) > 1:
             middle = len(plans) // 2
             self._miss(bucket, plans[:middle], moment, fired)
@@ -121,7 +139,7 @@ class Misser:
             return
         [(entry, _)] = plans
         log.error("job %s can't be caught up: %s", entry.job_id, error)
-        self._cache.put_back(entry, at=moment.now + 10 * REST)
+        self._cache.put_back(entry, at=moment.now + 60 * REST)
 
     def _batch(
         self,

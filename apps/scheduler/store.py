@@ -166,7 +166,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """The runs of a job that are live, and those that wait for a place, in order."""
+    """The runs of a job that are live, and those that wait, the oldest first."""
 
     runs: tuple[uuid.UUID, ...]
     buffered: tuple[uuid.UUID, ...]

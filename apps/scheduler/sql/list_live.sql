@@ -1,4 +1,4 @@
--- List the live runs of jobs, and those that wait for a place, the first one first.
+-- List the live runs of jobs, and those that wait for a place, the oldest first.
 -- writes: nothing
 -- index: chrono_slot_pkey, chrono_occurrence_pkey, chrono_blocked_order
 --
@@ -36,6 +36,7 @@ SELECT w.job_id, ARRAY(
     SELECT b.run_id FROM begun b WHERE b.job_id = w.job_id
         AND (b.run_id IN (SELECT id FROM settled)) IS NOT TRUE
         AND (b.run_id IN (SELECT run_id FROM waiting)) IS NOT TRUE
+    ORDER BY b.run_id
 ), ARRAY(
     SELECT b.run_id FROM waiting b WHERE b.job_id = w.job_id AND b.gate = 'overlap'
     ORDER BY b.due_at, b.run_id
