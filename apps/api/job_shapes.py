@@ -23,6 +23,7 @@ from apps.api.shapes import (
 from apps.jobs.definition import MOST_TAGS
 from apps.jobs.target import METHODS
 from chrono.rules.retry import SELECTABLE
+from chrono.rules.watch import WatchKind
 
 JOB_STATES = ("active", "paused", "ended", "deleted")
 KINDS = ("cron", "interval", "run_at")
@@ -191,6 +192,7 @@ JobPatch: Schema = ref("JobPatch")
 DeletedJob: Schema = ref("DeletedJob")
 NextList: Schema = ref("NextList")
 RevisionPage: Schema = ref("RevisionPage")
+EventPage: Schema = ref("EventPage")
 Reason: Schema = ref("Reason")
 Pause: Schema = ref("Pause")
 SkipNext: Schema = ref("SkipNext")
@@ -325,6 +327,34 @@ COMPONENTS: dict[str, Schema] = {
                         },
                     },
                     required=["revision", "created_at", "target", "payload_bytes"],
+                ),
+            },
+            "next_cursor": nullable(TEXT),
+        }
+    ),
+    "EventPage": record(
+        {
+            "items": {
+                "type": "array",
+                "items": record(
+                    {
+                        "id": WHOLE,
+                        "at": INSTANT,
+                        "kind": {
+                            "type": "string",
+                            "enum": [kind.label for kind in WatchKind],
+                            "description": "late: a run has not begun. long: an "
+                            "attempt takes too long. no_success: the job did not "
+                            "succeed for too long.",
+                        },
+                        "over": {
+                            **FLAG,
+                            "description": "False where it was noticed, true where it "
+                            "is over.",
+                        },
+                        "run_id": nullable(UUID),
+                        "detail": {**TEXT, "description": "For people."},
+                    }
                 ),
             },
             "next_cursor": nullable(TEXT),

@@ -39,11 +39,11 @@ from apps.console.pages import (
 )
 from apps.console.runs import RUN
 from apps.console.who import actor_of, now_of
-from apps.jobs import commands, store
+from apps.jobs import commands, store, watch_store
 from apps.jobs.definition import parse_schedule
 from apps.jobs.manual import UNSET, run_now
 from apps.jobs.models import Job as JobRow
-from apps.jobs.selectors import read_jobs
+from apps.jobs.selectors import PAST_EVENT, read_jobs
 from apps.jobs.store import Job
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
@@ -52,9 +52,17 @@ from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis, format_instant, parse_instant, to_millis
 from chrono.rules.preview import Foreseen, foresee
+from chrono.rules.watch import WatchKind
 
 PAGE = "chrono_jobs_job"
 FIRES = 10
+BREACHES = 10
+EVENTS = 10
+WATCHED = {
+    WatchKind.LATE: "A run has not begun",
+    WatchKind.LONG: "An attempt takes too long",
+    WatchKind.NO_SUCCESS: "No success for too long",
+}
 
 
 class PauseForm(ReasonForm):
@@ -492,6 +500,7 @@ class JobAdmin(KeysetAdmin):
             form=form,
             zones=zones(),
             foreseen=foreseen,
+            watched=None if job is None else _watched(job, now_of(request)),
         )
 
     def _save(self, request: HttpRequest, form: JobForm) -> HttpResponse | None:
@@ -609,6 +618,38 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
         else shown.instant(job.paused_until, now),
         "facts": facts,
     }
+
+
+def _watched(job: Job, now: Millis) -> dict[str, Any]:
+    """Return what is wrong with a job now, and what was noticed of it last."""
+    conn = raw_connection()
+    wrong = watch_store.list_breaches(conn, job=job.id, limit=BREACHES + 1)
+    events = watch_store.list_events(conn, job=job.id, before=PAST_EVENT, limit=EVENTS)
+    return {
+        "wrong": [
+            {
+                "what": WATCHED[one.kind],
+                "since": shown.instant(one.since, now),
+                "detail": one.detail,
+                "run": _run_link(one.run_id),
+            }
+            for one in wrong[:BREACHES]
+        ],
+        "more": len(wrong) > BREACHES,
+        "events": [
+            {
+                "at": shown.instant(one.at, now),
+                "what": WATCHED[one.kind] + (": over" if one.over else ""),
+                "detail": one.detail,
+                "run": _run_link(one.run_id),
+            }
+            for one in events
+        ],
+    }
+
+
+def _run_link(run: UUID | None) -> SafeString | str:
+    return "" if run is None else shown.link(RUN, "run", run)
 
 
 def _tags(tags: Sequence[str]) -> SafeString:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from apps.jobs.planning import last_decided
 from apps.jobs.store import Decided, Job, LastRun, NumberedRevision
+from apps.jobs.watch_store import JobEvent
 from chrono.rules import jitter, policy
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
@@ -164,6 +165,18 @@ def revision_fields(job: Job, made: NumberedRevision) -> dict[str, Any]:
         **shown,
         "target": hide_headers(made.definition.target),
         "payload_bytes": made.payload_bytes,
+    }
+
+
+def event_fields(event: JobEvent) -> dict[str, Any]:
+    """Return something that was noticed of a job."""
+    return {
+        "id": event.id,
+        "at": format_instant(event.at),
+        "kind": event.kind.label,
+        "over": event.over,
+        "run_id": None if event.run_id is None else str(event.run_id),
+        "detail": event.detail,
     }
 
 

@@ -5,10 +5,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from apps.jobs import store
+from apps.jobs import store, watch_store
 from apps.jobs.errors import JobDeleted, JobNotFound
 from apps.jobs.planning import LEDGER_KEPT, last_decided
-from apps.jobs.public import NEXT_RUNS, job_fields, job_item, revision_fields
+from apps.jobs.public import (
+    NEXT_RUNS,
+    event_fields,
+    job_fields,
+    job_item,
+    revision_fields,
+)
 from apps.jobs.store import Chosen, Decided, Job, Look
 from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor, Scope
@@ -20,6 +26,7 @@ from chrono.rules.schedule import schedule_from_json
 LIVING = frozenset({"active", "paused", "ended"})
 LOOK = 5_000
 PAST_ID = UUID(int=(1 << 128) - 1)
+PAST_EVENT = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +178,24 @@ def list_revisions(
     page = found[:limit]
     following = page[-1].number if len(found) > limit else None
     return [revision_fields(job, one) for one in page], following
+
+
+def list_events(
+    conn: Connection, job_id: UUID, *, actor: Actor, before: int | None, limit: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return what was noticed of a job, newest first, and the number that the next page
+    begins below; None at the end. Raises JobNotFound.
+    """
+    job = find_job(conn, job_id, actor=actor)
+    found = watch_store.list_events(
+        conn,
+        job=job.id,
+        before=PAST_EVENT if before is None else before,
+        limit=limit + 1,
+    )
+    page = found[:limit]
+    following = page[-1].id if len(found) > limit else None
+    return [event_fields(one) for one in page], following
 
 
 def deleted_message(job: Job) -> str:
