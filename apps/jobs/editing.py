@@ -37,7 +37,7 @@ from chrono.rules.instants import Millis
 from chrono.rules.keys import uuid7
 from chrono.rules.partitions import partition_of
 from chrono.rules.policy import Policy
-from chrono.rules.schedule import Once, Schedule, schedule_from_json
+from chrono.rules.schedule import Once, Schedule, kind_of, schedule_from_json
 from chrono.rules.states import Reason
 
 
@@ -64,11 +64,24 @@ class Edit:
     if_match: int | None = None
     """The `changes` that the job must have."""
 
-    def met(self, job: Job) -> "Edit":
-        """Return the edit with its patch carried out on the job as it is."""
+    @property
+    def defines(self) -> bool:
+        """Return whether it gives the job a definition."""
+        return self.definition is not None or self.patch is not None
+
+    def met(self, job: Job, *, timezone: str) -> "Edit":
+        """Return the edit with its patch carried out on the job as it is.
+
+        A cron that names no time zone keeps the job's own; where the job has none, or
+        a patch takes it away, it is read in ``timezone``.
+        """
+        if self.definition is not None:
+            own = job.definition.schedule.get("timezone")
+            zone = own if isinstance(own, str) else timezone
+            return replace(self, definition=self.definition.in_zone(zone))
         if self.patch is None:
             return self
-        definition = patched(job, self.patch)
+        definition = patched(job, self.patch).in_zone(timezone)
         named = self.patch.get("paused") is not None
         return replace(
             self,
@@ -265,7 +278,7 @@ def carry_out(
             ledger=decided.scheduled_for, activated_at=activated_at, now=now
         )
         activated_at = max(_instant(change, now), known)
-        if not job.paused and job.deleted_at is None:
+        if job.deleted_at is None:
             timers, skips = _decide_past(change, known, now, limit)
         if edit.skip:
             skipped = _skip(change, after=activated_at)
@@ -402,7 +415,8 @@ def create(
     limit = definition.policy.remaining_runs
     first = plan_next(plan, after=start, now=now, prev=None, remaining=limit)
     if first is None:
-        raise BadValue("It is over before it begins.", field="ends_at")
+        field = "ends_at" if "ends_at" in new.schedule else kind_of(new.schedule)
+        raise BadValue("It is over before it begins.", field=field)
     after = Job(
         id=job_id,
         tenant=tenant,
@@ -492,10 +506,16 @@ def _decide_past(
     job = change.job
     try:
         old = _plan(job, job.definition, job.version, job.revision)
-        if not change.edit.deleted and not change.paused:
+        if not (job.paused or change.paused or change.edit.deleted):
             return catch_up(old, decided=known, now=now, limit=limit)
-        reason = Reason.ENDED if change.edit.deleted else Reason.PAUSED
-        return [], skip_past(old, decided=known, now=now, reason=reason, limit=limit)
+        paused = job.paused or not change.edit.deleted
+        return [], skip_past(
+            old,
+            decided=known,
+            now=_instant(change, now) if job.paused else now,
+            reason=Reason.PAUSED if paused else Reason.ENDED,
+            limit=limit,
+        )
     except ChronoError:
         return [], []
 

@@ -106,8 +106,10 @@ def skip_past(
 ) -> list[Skip]:
     """Return the ledger rows that skip every occurrence in (decided, now].
 
-    Counts up to ``limit`` of them one by one.
+    Counts up to ``limit`` of them one by one. Of a fixed delay there is none.
     """
+    if isinstance(plan.schedule, FixedDelay):
+        return []
     return _stretch(plan, decided, now, reason, limit)
 
 

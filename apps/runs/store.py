@@ -46,6 +46,8 @@ _SQL = {
         "cancel_if_ready",
         "cancel_if_leased",
         "end_lease",
+        "reschedule_if_timed",
+        "reschedule_if_blocked",
         "is_queue_served",
         "locate_run",
         "get_run",
@@ -515,6 +517,34 @@ def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bo
     """
     return bool(
         _SQL["end_lease"].run(conn, {"run": run, "part": part, "reason": reason})
+    )
+
+
+def reschedule_if_timed(
+    conn: Connection,
+    *,
+    run: uuid.UUID,
+    part: int,
+    due: Millis,
+    horizon: Millis,
+    timers: str,
+) -> bool:
+    """Have a run that waits in ``timers`` come due at ``due``; tell whether one did."""
+    return bool(
+        _SQL["reschedule_if_timed"].run(
+            conn,
+            {"run": run, "part": part, "due": due, "horizon": horizon},
+            timers=timers,
+        )
+    )
+
+
+def reschedule_if_blocked(
+    conn: Connection, *, run: uuid.UUID, part: int, due: Millis
+) -> bool:
+    """Have a run behind a gate wait until ``due``; return whether there is one."""
+    return bool(
+        _SQL["reschedule_if_blocked"].run(conn, {"run": run, "part": part, "due": due})
     )
 
 
