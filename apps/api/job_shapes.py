@@ -165,6 +165,19 @@ STATED: dict[str, Schema] = {
     "next_run_at": {**nullable(INSTANT), "description": "Nominal."},
     "next_due_at": {**nullable(INSTANT), "description": "With the job's jitter."},
     "last_run": {**LAST_RUN, "type": ["object", "null"]},
+    "skipped_count": {
+        **WHOLE,
+        "description": "Occurrences of the last 30 days that were decided not to run.",
+    },
+    "missed_count": {
+        **WHOLE,
+        "description": "Occurrences of the last 30 days that were missed by more than "
+        "a minute, whether they ran later or not.",
+    },
+    "counts_capped": {
+        **FLAG,
+        "description": "Whether only the newest were counted, some 1,000 rows.",
+    },
     "created_at": INSTANT,
     "updated_at": INSTANT,
     "deleted_at": nullable(INSTANT),

@@ -13,13 +13,14 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from apps.jobs.planning import last_decided
-from apps.jobs.store import Decided, Job, LastRun, NumberedRevision
+from apps.jobs.store import Decided, Job, LastRun, NumberedRevision, Skips
 from apps.jobs.watch_store import JobEvent
 from chrono.rules import jitter, policy
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import LATEST, Millis, format_instant
 from chrono.rules.keys import scheduled_for_of
+from chrono.rules.policy import POLICY_FIELDS
 from chrono.rules.schedule import (
     SCHEDULE_FIELDS,
     next_after,
@@ -48,6 +49,9 @@ READ_ONLY = (
     "next_due_at",
     "next_runs",
     "last_run",
+    "skipped_count",
+    "missed_count",
+    "counts_capped",
     "created_at",
     "updated_at",
     "deleted_at",
@@ -92,7 +96,7 @@ def definition_fields(job: Job) -> dict[str, Any]:
         "target": definition.target,
         "payload": definition.payload,
         "retry_policy": definition.retry_policy,
-        **policy.all_fields(policy.from_json(definition.policy)),
+        **_policy_fields(definition.policy),
         "paused": job.paused,
     }
 
@@ -102,6 +106,7 @@ def job_fields(
     *,
     decided: Decided,
     last_run: LastRun | None,
+    skips: Skips,
     now: Millis,
     runs: int = NEXT_RUNS,
     secrets: bool = True,
@@ -136,10 +141,21 @@ def job_fields(
         "next_due_at": None if first is None else format_instant(first + view.offset),
         "next_runs": [format_instant(moment) for moment in view.moments[:runs]],
         "last_run": None if last_run is None else last_run_fields(last_run),
+        "skipped_count": skips.skipped,
+        "missed_count": skips.missed,
+        "counts_capped": skips.capped,
         "created_at": format_instant(job.created_at),
         "updated_at": format_instant(job.updated_at),
         "deleted_at": _instant(job.deleted_at),
     }
+
+
+def _policy_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return policy.all_fields(policy.from_json(stored))
+    except ChronoError:
+        # As it is stored: whoever mends the job sees what is wrong with it.
+        return {name: stored.get(name) for name in sorted(POLICY_FIELDS)}
 
 
 def job_item(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from chrono.rules.schedule import schedule_from_json
 
 LIVING = frozenset({"active", "paused", "ended"})
 LOOK = 5_000
+MOST_COUNTED = 1_000
+"""How many rows of skipped and missed occurrences are counted of one job."""
 PAST_ID = UUID(int=(1 << 128) - 1)
 PAST_EVENT = (1 << 63) - 1
 
@@ -242,11 +244,15 @@ def _public(
     now = store.read_instant(conn).now if now is None else now
     decided = read_decisions(conn, jobs, now=now)
     last_runs = store.list_last_runs(conn, jobs=jobs)
+    skips = store.count_skips(
+        conn, jobs=jobs, since=now - LEDGER_KEPT, limit=MOST_COUNTED
+    )
     return [
         job_fields(
             job,
             decided=decided[job.id],
             last_run=last_runs.get(job.id),
+            skips=skips[job.id],
             now=now,
             runs=runs,
             secrets=actor.may(Scope.WRITE),

@@ -40,6 +40,7 @@ _SQL = {
         "insert_timers",
         "insert_skips",
         "notify_leaders",
+        "count_skips",
         "find_decision",
         "find_revision",
         "list_past",
@@ -209,6 +210,17 @@ class Decided:
     last_run: UUID | None
     remaining: int | None = None
     """How many runs of the schedule are left; None where they are not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skips:
+    """How many occurrences of a job did not run, or not when they should."""
+
+    skipped: int
+    missed: int
+    """Those of more than a minute, whether they ran later or not."""
+    capped: bool
+    """Whether there are more, which were not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -711,6 +723,28 @@ def notify_leaders(conn: Connection, *, partitions: Iterable[int]) -> None:
     """Send the numbers of these partitions to whoever leads them."""
     text = ",".join(map(str, sorted(set(partitions))))
     _SQL["notify_leaders"].run(conn, {"partitions": text})
+
+
+def count_skips(
+    conn: Connection, *, jobs: Sequence[Job], since: Millis, limit: int
+) -> dict[UUID, Skips]:
+    """Return how many occurrences of these jobs were skipped and missed since.
+
+    Counts the newest ``limit`` rows of a job; one may stand for many occurrences.
+    """
+    rows = _SQL["count_skips"].run(
+        conn,
+        {
+            "parts": [job.part for job in jobs],
+            "jobs": [job.id for job in jobs],
+            "since": since,
+            "limit": limit,
+        },
+    )
+    return {
+        job: Skips(skipped=skipped, missed=missed, capped=seen == limit)
+        for job, skipped, missed, seen in rows
+    }
 
 
 def find_decision(

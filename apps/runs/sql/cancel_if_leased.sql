@@ -1,8 +1,9 @@
--- Flag a run in execution as cancelled; its worker hears of it with its next beat. The
--- first reason stays.
+-- Flag a run in execution as cancelled; its worker hears of it with its next beat.
 -- writes: lease
 -- moves: nothing
 -- index: chrono_lease_pkey
+--
+-- The first reason stays.
 UPDATE chrono_lease SET cancel = true,
     cancel_reason = CASE WHEN cancel THEN cancel_reason ELSE %(reason)s::smallint END
 WHERE run_id = %(run)s::uuid AND part = %(part)s::smallint
