@@ -275,6 +275,13 @@ class JobForm(forms.Form):
             del fields["timezone"]
         return fields
 
+    def tenant_id(self) -> int | None:
+        """Return whose job it is or will be; None where that is not chosen yet."""
+        if self.job is not None:
+            return self.job.tenant
+        chosen = self.cleaned_data.get("tenant")
+        return int(chosen) if chosen else None
+
     def _tried(self, parse: Any) -> Any:
         try:
             return parse()

@@ -39,12 +39,13 @@ from apps.console.pages import (
 )
 from apps.console.runs import RUN
 from apps.console.who import actor_of, now_of
-from apps.jobs import commands, store, watch_store
+from apps.jobs import commands, insights, store, watch_store
 from apps.jobs.definition import parse_schedule
+from apps.jobs.forecast import MOST_LOAD, measure_load
 from apps.jobs.manual import UNSET, run_now
 from apps.jobs.models import Job as JobRow
 from apps.jobs.selectors import PAST_EVENT, read_jobs
-from apps.jobs.store import Job
+from apps.jobs.store import Job, LongRuns
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
 from apps.tenants.models import Tenant
@@ -63,6 +64,9 @@ WATCHED = {
     WatchKind.LONG: "An attempt takes too long",
     WatchKind.NO_SUCCESS: "No success for too long",
 }
+RUNS_LONG = format_html(
+    '<span class="chrono-state chrono-bad">{}</span>', "longer than its period"
+)
 
 
 class PauseForm(ReasonForm):
@@ -284,8 +288,10 @@ class JobAdmin(KeysetAdmin):
             now=cl.now,
         )
         public = {UUID(one["id"]): one for one in found}
+        long_runs = _long_runs(public, cl.now)
         for row in page.rows:
             row.now, row.public = cl.now, public[row.pk]  # type: ignore[attr-defined]
+            row.runs_long = row.pk in long_runs  # type: ignore[attr-defined]
         return page
 
     @admin.display(description="Job")
@@ -307,11 +313,12 @@ class JobAdmin(KeysetAdmin):
     def when(self, job: Any) -> SafeString | str:
         """Return the schedule as a sentence, over what was written."""
         written = job.public.get("cron") or job.public.get("interval") or ""
-        return format_html(
+        told = format_html(
             '{}<br><code class="quiet">{}</code>',
             job.public["schedule_text"].split(", counted from ")[0],
             written,
         )
+        return format_html("{}<br>{}", told, RUNS_LONG) if job.runs_long else told
 
     @admin.display(description="Next run")
     def next_run(self, job: Any) -> SafeString | str:
@@ -479,11 +486,13 @@ class JobAdmin(KeysetAdmin):
             answer = self._save(request, form)
             if answer is not None:
                 return answer
-            foreseen = _foresee(form.schedule_fields(), job, now_of(request))
+            given = form.schedule_fields()
+            foreseen = _foresee(given, job, now_of(request), tenant=form.tenant_id())
         else:
             form = JobForm(initial=_initial(job, source), job=job, source=source)
             if (old := form.old) is not None:
-                foreseen = _foresee(_own_schedule(old), job, now_of(request))
+                given = _own_schedule(old)
+                foreseen = _foresee(given, job, now_of(request), tenant=old.tenant)
         title = "Add a job" if job is None else (job.name or job.key)
         return render(
             request,
@@ -561,7 +570,7 @@ def _own_schedule(job: Job) -> dict[str, Any]:
 
 
 def _foresee(
-    fields: Mapping[str, Any], job: Job | None, now: Millis
+    fields: Mapping[str, Any], job: Job | None, now: Millis, *, tenant: int | None
 ) -> dict[str, Any] | None:
     """Return what a schedule will do; None where it is not valid, which is told."""
     try:
@@ -575,6 +584,7 @@ def _foresee(
         "text": found.text,
         "window": format_duration(window) if window else "",
         "warnings": found.warnings,
+        "load": _load_at_first(found, tenant),
         "fires": [
             {
                 "utc": format_instant(fire.at).removesuffix("Z").replace("T", " "),
@@ -585,6 +595,47 @@ def _foresee(
             for fire in found.fires
         ],
     }
+
+
+def _load_at_first(found: Foreseen, tenant: int | None) -> str:
+    """Return what else is planned in the minute of the first fire; empty for none."""
+    if tenant is None or not found.fires:
+        return ""
+    load = measure_load(raw_connection(), found.fires[0].at, tenant=tenant)
+    many = f"{load:,}" + (" or more" if load >= MOST_LOAD else "")
+    runs = "run is" if load == 1 else "runs are"
+    return f"{many} planned {runs} due in the minute of the first."
+
+
+def _long_runs(
+    jobs: Mapping[UUID, Mapping[str, Any]], now: Millis
+) -> Mapping[UUID, LongRuns]:
+    """Return those of these jobs, in their public form, that exceed their period."""
+    periods = {
+        job: length
+        for job, fields in jobs.items()
+        if (length := insights.period_of(fields, job)) is not None
+    }
+    return insights.find_long_runs(raw_connection(), periods, now=now)
+
+
+def _runs_long(job: Job, public: Mapping[str, Any], now: Millis) -> SafeString | str:
+    """Return what is said of a job that exceeds its period; empty for any other."""
+    period = insights.period_of(public, job.id)
+    if period is None:
+        return ""
+    conn = raw_connection()
+    found = insights.find_long_runs(conn, {job.id: period}, now=now).get(job.id)
+    if found is None:
+        return ""
+    return format_html(
+        "{} of its last {} runs took longer than its period of {}, the {} {}.",
+        found.longer,
+        found.runs,
+        shown.lag(period),
+        shown.link(RUN, "longest", found.longest_run),
+        shown.lag(found.longest),
+    )
 
 
 def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
@@ -610,6 +661,7 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
     return {
         "badge": shown.state(public["state"]),
         "deleted": deleted,
+        "runs_long": _runs_long(job, public, now),
         "paused": job.paused and not deleted,
         "pause_note": job.pause_note,
         "paused_by": job.paused_by,

@@ -24,6 +24,7 @@ BATCH = 5_000
 MOST_STEPS = 6_000_000
 """One job of every second over 1,440 hours has 5,184,000 fires: it can be counted."""
 MOST_JOBS = 200_000
+MOST_LOAD = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +151,9 @@ def measure_load(conn: Connection, moment: Millis, *, tenant: int) -> int:
     for that many or more.
     """
     start = moment // MINUTE * MINUTE
-    return store.measure_minute(conn, tenant=tenant, start=start, end=start + MINUTE)
+    return store.measure_minute(
+        conn, tenant=tenant, start=start, end=start + MINUTE, most=MOST_LOAD
+    )
 
 
 def _jobs(conn: Connection, *, tenant: int, after: UUID | None) -> Iterator[Scheduled]:

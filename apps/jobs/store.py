@@ -525,10 +525,12 @@ def list_schedules(
     ]
 
 
-def measure_minute(conn: Connection, *, tenant: int, start: Millis, end: Millis) -> int:
-    """Return how many fires of a tenant are planned in [start, end), at most 10,000."""
+def measure_minute(
+    conn: Connection, *, tenant: int, start: Millis, end: Millis, most: int
+) -> int:
+    """Return how many fires of a tenant are planned in [start, end), up to ``most``."""
     [(count,)] = _SQL["measure_minute"].run(
-        conn, {"tenant": tenant, "start": start, "end": end}
+        conn, {"tenant": tenant, "start": start, "end": end, "most": most}
     )
     return int(count)
 

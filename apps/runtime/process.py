@@ -7,6 +7,7 @@ the step; only this module waits.
 import contextlib
 import logging
 import os
+import secrets
 import select
 import signal
 import threading
@@ -20,6 +21,17 @@ HUNG_S = 4.0
 WATCH_EVERY_S = 0.5
 HUNG_EXIT_CODE = 75
 LAST_WORDS_S = 0.5
+FIRST_REST_S, LONGEST_REST_S = 0.25, 4.0
+
+
+def rest_after(losses: int) -> float:
+    """Return the seconds to wait for the database after so many losses in a row.
+
+    Twice as long each time, up to four seconds: a longer rest would end long after the
+    database is back. Drawn from the upper half, so that not all come back at once.
+    """
+    longest = min(LONGEST_REST_S, FIRST_REST_S * 2 ** min(losses - 1, 10))
+    return longest * (1 + secrets.randbelow(1_000) / 1_000) / 2
 
 
 class Waiter:

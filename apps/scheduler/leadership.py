@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from apps.runtime.process import Pulse
+from apps.runtime.process import Pulse, rest_after
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.store import Term
@@ -88,7 +88,7 @@ class Leadership(threading.Thread):
                 log.warning("leadership lost: %s", str(error).splitlines()[0])
                 self._lose_session()
                 failures += 1
-                wait = min(8.0, 0.25 * 2**failures)
+                wait = rest_after(failures)
             self._look_now.wait(wait)
             self._look_now.clear()
         self._resign()

@@ -8,7 +8,7 @@ import psycopg
 
 from apps.runtime import notify
 from apps.runtime.clock import DatabaseClock
-from apps.runtime.process import Pulse, Waiter, Watchdog
+from apps.runtime.process import Pulse, Waiter, Watchdog, rest_after
 from apps.runtime.sessions import (
     Connection,
     connect_hot,
@@ -26,8 +26,6 @@ from chrono.rules.instants import Millis
 log = logging.getLogger("chrono.scheduler")
 
 PREPARE_TRIES = 20
-REST_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""How long to wait for the database after the first, second … loss in a row."""
 
 
 class ClockUnfit(ChronoError):
@@ -73,8 +71,8 @@ class Scheduler:
                     raise
                 self._firing.armed = self._electing.armed = False
                 log.warning("database lost: %s", str(e).partition("\n")[0])
-                self.waiter.wait(REST_S[min(self._losses, len(REST_S) - 1)])
                 self._losses += 1
+                self.waiter.wait(rest_after(self._losses))
 
     def _serve(self) -> None:
         with contextlib.ExitStack() as stack:

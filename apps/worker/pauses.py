@@ -4,11 +4,11 @@ import asyncio
 import logging
 
 FIRST_S = 0.5
-LONGEST_S = 8.0
+LONGEST_S = 4.0
 
 
 class Pauses:
-    """Pauses of 0.5, 1, 2 … 8 s, one line of log each."""
+    """Pauses of 0.5, 1, 2 and 4 s, one line of log each."""
 
     def __init__(self) -> None:
         self._next = FIRST_S

@@ -20,7 +20,7 @@ SWITCH_INTERVAL_S = 0.0005
 ECHO_S = 1.0
 """Signals closer together are one: a group is told, and again by its parent."""
 FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 8.0
+LONGEST_PAUSE_S = 4.0
 
 
 class Worker:

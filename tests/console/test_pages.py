@@ -9,6 +9,8 @@ from tests.console.conftest import Seen
 
 MOST = 25
 """Statements of one page."""
+BOUNDED = ("/* jobs.measure_minute */", "/* jobs.list_long_runs */")
+"""Statements that count no more than a LIMIT lets through."""
 
 
 def addresses(seen: Seen, key: str = "nothing0") -> dict[str, str]:
@@ -70,7 +72,11 @@ def test_each_page_takes_few_statements_and_counts_nothing(seen, client, stateme
         answer = client.get(address)
         assert answer.status_code == 200, (name, answer.status_code)
         taken[name] = len(statements)
-        counted = [text for text in statements if "count(" in text.lower()]
+        counted = [
+            text
+            for text in statements
+            if "count(" in text.lower() and not text.startswith(BOUNDED)
+        ]
         assert not counted, (name, counted)
         skipped = [
             text for text in statements if "OFFSET" in text.replace("OFFSET 0", "")

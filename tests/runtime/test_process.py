@@ -17,6 +17,7 @@ from apps.runtime.process import (
     Pulse,
     Waiter,
     Watchdog,
+    rest_after,
 )
 
 LONG_S = 30.0  # The test's own time limit comes later: who waits this long has failed.
@@ -181,3 +182,10 @@ def test_the_thread_looks_by_itself() -> None:
     dog.start()
     assert gone.wait(LONG_S)
     pulse.armed = False
+
+
+def test_rests_double_up_to_four_seconds_and_are_not_all_alike() -> None:
+    for losses, longest in ((1, 0.25), (2, 0.5), (3, 1.0), (5, 4.0), (10_000, 4.0)):
+        rests = [rest_after(losses) for _ in range(50)]
+        assert all(longest / 2 <= rest < longest for rest in rests)
+        assert len(set(rests)) > 1

@@ -1,4 +1,4 @@
--- Count a tenant's planned fires of one minute, up to ten thousand.
+-- Count a tenant's planned fires of one minute, up to a bound.
 -- writes: nothing
 -- index: chrono_timer (part, due_at, ref, kind, version), once for each partition
 SELECT count(*) FROM (
@@ -15,5 +15,5 @@ SELECT count(*) FROM (
             AND due_at < to_timestamp(%(end)s::bigint / 1000.0::float8)
     ) AS t
     JOIN chrono_job j ON j.id = t.job_id AND j.tenant = %(tenant)s::integer
-    LIMIT 10000
+    LIMIT %(most)s::integer
 ) AS planned
