@@ -42,6 +42,7 @@ from apps.runs import store as runs
 from apps.runtime.sessions import Connection
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
+from apps.tenants.directory import find_timezone
 from apps.tenants.errors import TenantNotFound
 from apps.tenants.event import Event
 from chrono.rules.errors import BadValue
@@ -88,8 +89,9 @@ def create_job(
 ) -> Outcome:
     """Create a job and plan its first occurrence.
 
-    The tenant is the actor's, or the default one. Raises Forbidden, TenantNotFound,
-    KeyTaken, JobsBusy, or BadValue for a `run_at` more than a day back.
+    The tenant is the actor's, or the default one; a cron that names no time zone gets
+    the tenant's. Raises Forbidden, TenantNotFound, KeyTaken, JobsBusy, or BadValue for
+    a `run_at` more than a day back.
     """
     [outcome] = create_jobs(
         [definition], tenant=tenant, actor=actor, reason=reason, now=now
@@ -133,7 +135,8 @@ def change_job(
     """Give a job a new definition, whole; where nothing differs, do nothing.
 
     Another schedule or jitter window begins a new plan; what the old one left open up
-    to now is decided first. Anything else is a new revision of the same plan. Raises
+    to now is decided first. Anything else is a new revision of the same plan. A cron
+    that names no time zone keeps the one that the job has. Raises
     Forbidden, JobNotFound, VersionConflict, JobsBusy, or BadValue for another key or a
     `run_at` that is over.
     """
@@ -423,11 +426,18 @@ def _create(
     now: Millis | None,
 ) -> list[Outcome]:
     conn = opened.conn
+    timezone = find_timezone(conn, tenant=tenant)
     instant = store.read_instant(conn)
     now = instant.now if now is None else now
     made = [
-        create(d, job_id=new_id(now), now=now, tenant=tenant, by=actor.name)
-        for d in definitions
+        create(
+            definition.in_zone(timezone),
+            job_id=new_id(now),
+            now=now,
+            tenant=tenant,
+            by=actor.name,
+        )
+        for definition in definitions
     ]
     inserted = store.insert_jobs(
         conn, jobs=[new.job for new in made], tenant=tenant, now=now
@@ -486,8 +496,11 @@ def _edit(
     for edit in edits:
         if edit.job_id not in jobs:
             raise JobNotFound(f"There is no job {edit.job_id}.")
+    defining = {jobs[edit.job_id].tenant for edit in edits if edit.defines}
+    timezones = {one: find_timezone(opened.conn, tenant=one) for one in defining}
     changes = [
-        compare(jobs[edit.job_id], edit.met(jobs[edit.job_id])) for edit in edits
+        compare(job, edit.met(job, timezone=timezones.get(job.tenant, "UTC")))
+        for edit, job in ((edit, jobs[edit.job_id]) for edit in edits)
     ]
     effective = [change for change in changes if change.actions]
     skipped: dict[UUID, tuple[Millis, ...]] = {}

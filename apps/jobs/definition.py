@@ -96,6 +96,8 @@ class Definition:
     anchored. :meth:`schedule_of` gives the job's own."""
     anchored: bool
     """Whether the anchor of an interval or a delay was given."""
+    zoned: bool
+    """Whether the time zone of a cron was given; UTC stands for one that was not."""
     jitter_window: Millis
     overlap_policy: OverlapPolicy
     policy: Policy
@@ -107,10 +109,30 @@ class Definition:
     paused: bool | None
     """None leaves it as it is; a new job then runs."""
 
+    def in_zone(self, timezone: str) -> "Definition":
+        """Return the definition with a time zone where it has a cron that names none.
+
+        Raises NeverFires for a cron that has no time in this zone.
+        """
+        if self.zoned or not isinstance(self.schedule, CronSchedule):
+            return self
+        schedule = replace(self.schedule, timezone=timezone)
+        validate(resolve(schedule, _NOBODY))
+        return replace(self, schedule=schedule, zoned=True)
+
     def schedule_of(self, job_id: UUID, *, created_at: Millis) -> Schedule:
-        """Return the schedule of this job: H by its id, intervals from its creation."""
+        """Return the schedule of this job: H by its id, intervals from its creation.
+
+        Raises BadSchedule for one that ends before it can begin.
+        """
         schedule = resolve(self.schedule, job_id)
         if isinstance(schedule, Interval | FixedDelay) and not self.anchored:
+            if schedule.ends_at is not None and schedule.ends_at < created_at:
+                raise BadSchedule(
+                    "ends_at lies before the creation of the job, from which it "
+                    "counts: give a later ends_at, or a starts_at.",
+                    field="ends_at",
+                )
             return replace(schedule, anchor=created_at)
         return schedule
 
@@ -139,6 +161,7 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
         tags=_tags(data.get("tags", [])),
         schedule=schedule,
         anchored=data.get("starts_at") is not None,
+        zoned=data.get("timezone") is not None,
         jitter_window=_jitter_window(data, resolve(schedule, _NOBODY)),
         overlap_policy=policy.overlap_from_name(data.get("overlap_policy", "skip")),
         policy=_policy(data, schedule),
@@ -152,14 +175,18 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
 
 
 def parse_schedule(
-    data: Mapping[str, Any], *, anchor: Millis
+    data: Mapping[str, Any], *, anchor: Millis, timezone: str = "UTC"
 ) -> tuple[Schedule, Millis]:
     """Return the schedule and the jitter window that a definition's fields mean.
 
-    An interval without `starts_at` counts from ``anchor``; no H is resolved. Raises as
+    An interval or a delay without `starts_at` counts from ``anchor``, a cron without
+    `timezone` is read in the one given here; no H is resolved. Raises as
     :func:`parse_definition` does, for these fields alone.
     """
     schedule = _schedule(data, anchor=anchor)
+    if isinstance(schedule, CronSchedule) and data.get("timezone") is None:
+        schedule = replace(schedule, timezone=timezone)
+        validate(resolve(schedule, _NOBODY))
     return schedule, _jitter_window(data, resolve(schedule, _NOBODY))
 
 

@@ -294,6 +294,11 @@ def resolve(schedule: Schedule, job_id: UUID) -> Schedule:
     return replace(schedule, expression=expression)
 
 
+def kind_of(data: Mapping[str, Any]) -> str:
+    """Return the field among a schedule's JSON that says when it fires."""
+    return next(name for name in KINDS if data.get(name))
+
+
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
     """Return the schedule as the flat fields of a job."""
     if isinstance(schedule, CronSchedule):
