@@ -84,8 +84,13 @@ class Watch:
     def step(self, conn: Connection, *, actor: Actor, now: Millis) -> int:
         """Note what is wrong and what is over; return how many events that makes.
 
-        ``conn`` is an autocommit session.
+        ``conn`` is an autocommit session; the step is one transaction.
         """
+        with conn.transaction():
+            store.prefer_indexes(conn)
+            return self._step(conn, actor, now)
+
+    def _step(self, conn: Connection, actor: Actor, now: Millis) -> int:
         # What is open comes last: it is younger than what the others saw.
         seen = {
             one.breach: one
@@ -110,9 +115,9 @@ class Watch:
 
     def _waiting(self, conn: Connection, actor: Actor, now: Millis) -> Iterator[_Seen]:
         """Look at some of what has not begun, wherever it waits."""
-        ready = store.watch_ready(conn, after=self._ready, limit=READY)
-        blocked = store.watch_blocked(conn, after=self._blocked, limit=BLOCKED)
-        timed = store.watch_timers(conn, after=self._timed, limit=TIMED)
+        ready = store.watch_ready(conn, after=self._ready, now=now, limit=READY)
+        blocked = store.watch_blocked(conn, after=self._blocked, now=now, limit=BLOCKED)
+        timed = store.watch_timers(conn, after=self._timed, now=now, limit=TIMED)
         overdue = store.watch_overdue(conn, before=now - LEAST, limit=OVERDUE)
         self._ready = ready.next or FIRST_READY
         self._blocked = blocked.next or FIRST_RUN
@@ -132,9 +137,7 @@ class Watch:
 
     def _running(self, conn: Connection, actor: Actor, now: Millis) -> Iterator[_Seen]:
         """Look at some of what is executed."""
-        found = store.watch_leases(
-            conn, after=self._leases, before=now - LEAST, limit=LEASES
-        )
+        found = store.watch_leases(conn, after=self._leases, now=now, limit=LEASES)
         self._leases = found.next or FIRST_RUN
         for suspect in found.suspects:
             begun, bound = suspect.started_at, _bound(WatchKind.LONG, suspect.bound)

@@ -18,6 +18,7 @@ _SQL = {
         "list_died",
         "list_ended",
         "load_last_errors",
+        "prefer_indexes",
         "watch_ready",
         "watch_blocked",
         "watch_timers",
@@ -239,11 +240,19 @@ def load_last_errors(
     return {run: (reason, error) for run, reason, error in rows}
 
 
-def watch_ready(conn: Connection, *, after: ReadyKey, limit: int) -> Stretch[ReadyKey]:
+def prefer_indexes(conn: Connection) -> None:
+    """Have the open transaction go by indexes, whatever statistics say."""
+    _SQL["prefer_indexes"].run(conn)
+
+
+def watch_ready(
+    conn: Connection, *, after: ReadyKey, now: Millis, limit: int
+) -> Stretch[ReadyKey]:
     """Look at ready rows from one on, by (queue, priority, tag)."""
     queue, priority, tag = after
     rows = _SQL["watch_ready"].run(
-        conn, {"queue": queue, "priority": priority, "tag": tag, "limit": limit}
+        conn,
+        {"queue": queue, "priority": priority, "tag": tag, "now": now, "limit": limit},
     )
     return Stretch(
         suspects=[_late(row[4:]) for row in rows if row[4] is not None],
@@ -251,20 +260,28 @@ def watch_ready(conn: Connection, *, after: ReadyKey, limit: int) -> Stretch[Rea
     )
 
 
-def watch_blocked(conn: Connection, *, after: RunKey, limit: int) -> Stretch[RunKey]:
+def watch_blocked(
+    conn: Connection, *, after: RunKey, now: Millis, limit: int
+) -> Stretch[RunKey]:
     """Look at runs behind a gate from one on, by (run, part)."""
     run, part = after
-    rows = _SQL["watch_blocked"].run(conn, {"run": run, "part": part, "limit": limit})
+    rows = _SQL["watch_blocked"].run(
+        conn, {"run": run, "part": part, "now": now, "limit": limit}
+    )
     return Stretch(
         suspects=[_late(row[3:]) for row in rows if row[3] is not None],
         next=rows[0][1:3] if rows and rows[0][0] == limit else None,
     )
 
 
-def watch_timers(conn: Connection, *, after: RunKey, limit: int) -> Stretch[RunKey]:
+def watch_timers(
+    conn: Connection, *, after: RunKey, now: Millis, limit: int
+) -> Stretch[RunKey]:
     """Look at runs that wait in a timer from one on, by (part, run)."""
     run, part = after
-    rows = _SQL["watch_timers"].run(conn, {"run": run, "part": part, "limit": limit})
+    rows = _SQL["watch_timers"].run(
+        conn, {"run": run, "part": part, "now": now, "limit": limit}
+    )
     return Stretch(
         suspects=[_late(row[3:]) for row in rows if row[3] is not None],
         next=(rows[0][2], rows[0][1]) if rows and rows[0][0] == limit else None,
@@ -292,12 +309,12 @@ def watch_overdue(conn: Connection, *, before: Millis, limit: int) -> list[Suspe
 
 
 def watch_leases(
-    conn: Connection, *, after: RunKey, before: Millis, limit: int
+    conn: Connection, *, after: RunKey, now: Millis, limit: int
 ) -> Stretch[RunKey]:
-    """Look at runs that were begun before an instant, from one on, by (run, part)."""
+    """Look at runs in execution from one on, by (run, part)."""
     run, part = after
     rows = _SQL["watch_leases"].run(
-        conn, {"run": run, "part": part, "before": before, "limit": limit}
+        conn, {"run": run, "part": part, "now": now, "limit": limit}
     )
     return Stretch(
         suspects=[_long(row[3:]) for row in rows if row[3] is not None],

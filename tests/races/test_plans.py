@@ -22,7 +22,7 @@ from tests.support.pg import Connection
 PARAMETER = re.compile(r"%\((\w+)\)s")
 HOT = re.compile(
     r"chrono_(timer|timer_far|ready|lease|run|occurrence|partition|job|job_revision"
-    r"|withdrawn|slot|worker|attempt)(_[0-9]+|_default)?"
+    r"|withdrawn|slot|worker|attempt|breach|watched|blocked)(_[0-9]+|_default)?"
 )
 
 # Partitioned tables, and a condition on what they are partitioned by that holds a
@@ -239,6 +239,16 @@ def test_load_and_look_go_by_the_key_of_the_timer(hot: Connection) -> None:
         ("scheduler", "load_revisions"),
         ("runs", "load_targets"),
         ("runs", "cancel_if_leased"),
+        ("runs", "load_missed"),
+        ("jobs", "watch_ready"),
+        ("jobs", "watch_blocked"),
+        ("jobs", "watch_leases"),
+        ("jobs", "watch_timers"),
+        ("jobs", "watch_overdue"),
+        ("jobs", "watch_breaches"),
+        ("jobs", "watch_jobs"),
+        ("jobs", "find_successes"),
+        ("jobs", "change_breaches"),
     ],
 )
 def test_small_ones_go_by_key(hot: Connection, room: str, name: str) -> None:

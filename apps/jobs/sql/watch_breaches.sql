@@ -37,14 +37,17 @@ WITH looked AS MATERIALIZED (
 )
 SELECT l.job_id, l.kind, l.run_id, l.tenant, l.part,
     floor(extract(epoch FROM l.since) * 1000)::bigint,
-    j.paused OR j.deleted_at IS NOT NULL,
-    (p.policy -> CASE l.kind WHEN 1 THEN 'late_after' WHEN 2 THEN 'max_runtime'
-        ELSE 'max_time_since_success' END)::text,
+    p.stopped, (p.policy -> CASE l.kind WHEN 1 THEN 'late_after'
+        WHEN 2 THEN 'max_runtime' ELSE 'max_time_since_success' END)::text,
     floor(extract(epoch FROM x.started_at) * 1000)::bigint,
     l.run_id IN (SELECT id FROM ended) OR l.run_id IN (SELECT ref FROM again)
         OR l.run_id IN (SELECT run_id FROM skipped)
-FROM looked l
-JOIN chrono_job j ON j.id = l.job_id
-JOIN chrono_job_revision p ON p.job_id = j.id AND p.revision = j.revision
-LEFT JOIN chrono_lease x ON x.run_id = l.run_id AND x.part = l.part
+FROM looked l CROSS JOIN LATERAL (
+    SELECT j.paused OR j.deleted_at IS NOT NULL AS stopped, p.policy FROM chrono_job j
+    JOIN chrono_job_revision p ON p.job_id = j.id AND p.revision = j.revision
+    WHERE j.id = l.job_id OFFSET 0
+) p LEFT JOIN LATERAL (
+    SELECT started_at FROM chrono_lease
+    WHERE run_id = l.run_id AND part = l.part OFFSET 0
+) x ON true
 ORDER BY l.job_id, l.kind, l.run_id

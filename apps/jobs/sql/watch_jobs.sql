@@ -16,10 +16,16 @@ SELECT l.job_id, l.revision, j.tenant, j.part,
     floor(extract(epoch FROM w.succeeded_at) * 1000)::bigint,
     floor(extract(epoch FROM w.looked_at) * 1000)::bigint,
     floor(extract(epoch FROM b.since) * 1000)::bigint, l.bound
-FROM looked l
-LEFT JOIN chrono_job j ON j.id = l.job_id AND j.revision = l.revision
-    AND NOT j.paused AND j.deleted_at IS NULL
-LEFT JOIN chrono_watched w ON w.job_id = l.job_id
-LEFT JOIN chrono_breach b ON b.job_id = l.job_id AND b.kind = 3
-    AND b.run_id = '00000000-0000-0000-0000-000000000000'
+FROM looked l LEFT JOIN LATERAL (
+    SELECT tenant, part, created_at, activated_at FROM chrono_job
+    WHERE id = l.job_id AND revision = l.revision AND NOT paused
+        AND deleted_at IS NULL OFFSET 0
+) j ON true
+LEFT JOIN LATERAL (
+    SELECT succeeded_at, looked_at FROM chrono_watched WHERE job_id = l.job_id OFFSET 0
+) w ON true
+LEFT JOIN LATERAL (
+    SELECT since FROM chrono_breach WHERE job_id = l.job_id AND kind = 3
+        AND run_id = '00000000-0000-0000-0000-000000000000' OFFSET 0
+) b ON true
 ORDER BY l.job_id, l.revision
