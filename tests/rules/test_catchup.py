@@ -1,6 +1,7 @@
 """Catch-up: each missed occurrence is decided once, at a bounded cost."""
 
 import time
+import uuid
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,11 @@ from chrono.rules.catchup import (
     borders,
     catch_up,
     is_past_deadline,
+    may_stand_for_others,
     missed_until,
 )
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
+from chrono.rules.keys import run_id
 from chrono.rules.policy import Policy
 from chrono.rules.schedule import CronSchedule, Interval, Once, next_after, occurrences
 from chrono.rules.states import Reason
@@ -275,3 +278,12 @@ def test_the_worst_of_all_schedules_costs_less_than_a_step_may(monkeypatch):
     assert said.given_up[0].count == GIVEN_UP_AT_ONCE
     assert walked[0] < 50 * MOST_RUNS
     assert time.perf_counter() - begun < 5
+
+
+def test_only_a_late_run_of_the_schedule_may_stand_for_others():
+    own, manual = (run_id(uuid.UUID(int=7), NOW, group, 5) for group in (0, 1))
+    assert not may_stand_for_others(own, begun=NOW + LATE)
+    assert may_stand_for_others(own, begun=NOW + LATE + 1)
+    assert may_stand_for_others(own, begun=None)
+    assert not may_stand_for_others(manual, begun=NOW + DAY)
+    assert not may_stand_for_others(manual, begun=None)
