@@ -32,7 +32,8 @@ from apps.jobs.planning import (
 )
 from apps.jobs.store import ChangedJob, Decided, Job, NewJob, Revision
 from chrono.rules import policy
-from chrono.rules.errors import BadValue, ChronoError
+from chrono.rules.cron import check_zone
+from chrono.rules.errors import BadValue, ChronoError, UnknownTimezone
 from chrono.rules.instants import Millis
 from chrono.rules.keys import uuid7
 from chrono.rules.partitions import partition_of
@@ -76,8 +77,7 @@ class Edit:
         a patch takes it away, it is read in ``timezone``.
         """
         if self.definition is not None:
-            own = job.definition.schedule.get("timezone")
-            zone = own if isinstance(own, str) else timezone
+            zone = _own_zone(job) or timezone
             return replace(self, definition=self.definition.in_zone(zone))
         if self.patch is None:
             return self
@@ -228,6 +228,16 @@ def compare(job: Job, edit: Edit) -> Change:
             and (edit.note, edit.until) != (job.pause_note, job.paused_until)
         ),
     )
+
+
+def _own_zone(job: Job) -> str | None:
+    """Return the time zone of a job's cron, None where it has none that is known."""
+    own = job.definition.schedule.get("timezone")
+    try:
+        check_zone(str(own))
+    except UnknownTimezone:
+        return None
+    return str(own)
 
 
 def _check_version(job: Job, edit: Edit) -> None:
