@@ -36,6 +36,7 @@ LOOK_EVERY: Millis = 30_000
 """How often it looks whether something waits that nobody told of."""
 REST: Millis = 1_000
 MOST_JOBS = 200
+EVERYTHING = 1_000_000
 NOBODY = uuid.UUID(int=0)
 START = (-1, NOBODY)
 BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
@@ -75,7 +76,6 @@ class Lane:
         self._rate = rate
         self._tokens = 0.0
         self._filled: Millis | None = None
-        self._served = START
         # Runs in execution that were called off, and when.
         self._told: dict[uuid.UUID, Millis] = {}
         self._resting: dict[uuid.UUID, Millis] = {}
@@ -104,6 +104,10 @@ class Lane:
 
     def _walk(self, gate: _Gate, moment: Moment, fired: Fired) -> None:
         """Look at the next jobs behind a gate; at the end of the walk begin anew."""
+        most = EVERYTHING
+        if gate.reason is Reason.CATCH_UP and not (most := self._fill(moment.now)):
+            gate.next = moment.now + STEP
+            return
         found = store.list_waiting(
             self._conn, gate=gate.reason.label, after=gate.after, limit=MOST_JOBS
         )
@@ -115,8 +119,13 @@ class Lane:
             and self._resting.get(one.job_id, 0) <= moment.now
         ]
         gate.awake |= bool(here)
-        if here:
-            self._admit(gate, here, moment, fired)
+        # A look at a job costs something: at no more of them than may have a turn.
+        turns = here[:most]
+        seen = self._admit(gate, turns, most, moment, fired)
+        if seen < len(here):
+            gate.after = (here[seen - 1].part, here[seen - 1].job_id)
+            gate.next = moment.now + STEP
+            return
         if len(found) == MOST_JOBS:
             gate.after = (found[-1].part, found[-1].job_id)
             gate.next = moment.now + STEP
@@ -125,14 +134,18 @@ class Lane:
         gate.after, gate.awake = START, False
 
     def _admit(
-        self, gate: _Gate, jobs: list[Waiting], moment: Moment, fired: Fired
-    ) -> None:
-        wanted = self._choose(gate, jobs, moment)
-        if not wanted:
-            return
-        self._let_in(gate, wanted, moment, fired)
-        if gate.reason is Reason.CATCH_UP:
-            self._served = (wanted[-1].job.part, wanted[-1].job.job_id)
+        self,
+        gate: _Gate,
+        jobs: list[Waiting],
+        most: int,
+        moment: Moment,
+        fired: Fired,
+    ) -> int:
+        """Let runs of these jobs in; return how many of the jobs had their turn."""
+        wanted, seen = self._choose(gate, jobs, most, moment)
+        if wanted:
+            self._let_in(gate, wanted, moment, fired)
+        return seen
 
     def _let_in(
         self, gate: _Gate, wanted: list[_Admission], moment: Moment, fired: Fired
@@ -187,12 +200,16 @@ class Lane:
         self._resting |= {one.job.job_id: until for one in admissions}
 
     def _choose(
-        self, gate: _Gate, jobs: list[Waiting], moment: Moment
-    ) -> list[_Admission]:
-        """Return how many runs of which jobs are let in."""
+        self, gate: _Gate, jobs: list[Waiting], most: int, moment: Moment
+    ) -> tuple[list[_Admission], int]:
+        """Return how many runs of which jobs are let in, and how many jobs were asked.
+
+        At the first one that is not, the runs that may be let in were used up.
+        """
         if gate.reason is Reason.PAUSED:
             # They have their place already: they were running before.
-            return [_Admission(job=job, count=MOST_JOBS, slot=False) for job in jobs]
+            every = [_Admission(job=job, count=MOST_JOBS, slot=False) for job in jobs]
+            return every, len(jobs)
         definitions = self._loader.definitions({(j.job_id, j.revision) for j in jobs})
         known = [
             (job, definitions[job.job_id, job.revision])
@@ -207,12 +224,10 @@ class Lane:
         live = self._places.live(bounded, moment.now) if bounded else {}
         if gate.reason is Reason.OVERLAP:
             self._replace(known, live, moment.now)
-            most = MOST_JOBS * MOST_JOBS
-        else:
-            most = self._fill(moment.now)
-            known.sort(key=lambda one: (one[0].part, one[0].job_id) <= self._served)
         admissions: list[_Admission] = []
         for job, definition in known:
+            if not most:
+                return admissions, jobs.index(job)
             slot = definition.check is not Check.NOTHING
             # Of one job no more than a share, so that others have a turn.
             free = definition.bound - len(live[job.job_id].runs) if slot else MOST_JOBS
@@ -220,7 +235,7 @@ class Lane:
             if free > 0:
                 most -= free
                 admissions.append(_Admission(job=job, count=free, slot=slot))
-        return admissions
+        return admissions, len(jobs)
 
     def _fill(self, now: Millis) -> int:
         """Return how many catch-up runs may go, of a second's worth at most."""
