@@ -1,14 +1,20 @@
 """The statements of this room, one function a file: they look, and write nothing."""
 
+import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from apps.runtime import sql
 from apps.runtime.locks import PARTITION_LOCKS
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis
 
-_SQL = {name: sql.load("console", name) for name in ("list_occurrences", "list_led")}
+_SQL = {
+    name: sql.load("console", name)
+    for name in ("list_led", "list_occurrences", "list_payloads")
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,14 @@ def list_occurrences(
     )
     names = list(OccurrenceRow.__dataclass_fields__)
     return [OccurrenceRow(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def list_payloads(
+    conn: Connection, *, job: uuid.UUID, revisions: Sequence[int]
+) -> dict[int, Any]:
+    """Return the payloads of some of a job's revisions, of those that have one."""
+    rows = _SQL["list_payloads"].run(conn, {"job": job, "revisions": list(revisions)})
+    return {revision: json.loads(payload) for revision, payload in rows}
 
 
 def list_led(conn: Connection) -> set[int]:

@@ -95,6 +95,17 @@ def explain(
     return _around(_undecided(conn, job, schedule, at, now), schedule)
 
 
+def last_before(schedule: Schedule, at: Millis) -> Millis | None:
+    """Return the last occurrence before an instant, at most 400 days back."""
+    if isinstance(schedule, FixedDelay):
+        return None
+    for back in LOOK_BACK:
+        found, _ = latest_until(schedule, max(0, at - back), at - 1, COUNTED)
+        if found is not None:
+            return found
+    return None
+
+
 def _schedule_at(conn: Connection, job: Job, at: Millis) -> Schedule | str | None:
     """Return the schedule in force at an instant, or why it can't be read; None where
     there was none yet.
@@ -228,14 +239,6 @@ def _of_plan(conn: Connection, job: Job, at: Millis, now: Millis) -> Explanation
 def _around(found: Explanation, schedule: Schedule | str | None) -> Explanation:
     if schedule is None or isinstance(schedule, str):
         return found
-    previous = None
-    if not isinstance(schedule, FixedDelay):
-        for back in LOOK_BACK:
-            previous, _ = latest_until(
-                schedule, max(0, found.at - back), found.at - 1, COUNTED
-            )
-            if previous is not None:
-                break
     return Explanation(
         at=found.at,
         verdict=found.verdict,
@@ -243,6 +246,6 @@ def _around(found: Explanation, schedule: Schedule | str | None) -> Explanation:
         reason=found.reason,
         mismatches=found.mismatches,
         run=found.run,
-        previous=previous,
+        previous=last_before(schedule, found.at),
         following=next_after(schedule, found.at),
     )

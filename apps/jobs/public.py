@@ -13,7 +13,14 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from apps.jobs.planning import last_decided
-from apps.jobs.store import Decided, Job, LastRun, NumberedRevision, Skips
+from apps.jobs.store import (
+    Decided,
+    Job,
+    LastRun,
+    NumberedRevision,
+    Revision,
+    Skips,
+)
 from apps.jobs.watch_store import JobEvent
 from chrono.rules import jitter, policy
 from chrono.rules.durations import format_duration
@@ -60,7 +67,8 @@ READ_ONLY = (
 
 _ONLY_ALONE = ("payload", "retry_policy", "next_runs")
 _TARGET_ITEM = ("kind", "name", "method", "url")
-_NOT_REVISED = ("key", "name", "tags", "payload", "paused")
+_UNREVISED = ("key", "name", "tags", "paused")
+_NOT_REVISED = (*_UNREVISED, "payload")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +190,20 @@ def revision_fields(job: Job, made: NumberedRevision) -> dict[str, Any]:
         "target": hide_headers(made.definition.target),
         "payload_bytes": made.payload_bytes,
     }
+
+
+def revised_fields(
+    job: Job, made: Revision, other: Revision | None = None
+) -> dict[str, Any]:
+    """Return the fields of one of a job's revisions, beside those of another.
+
+    Values of headers and of an address's query are hidden; header values that differ
+    from the ``other``'s are said to be changed.
+    """
+    fields = definition_fields(replace(job, definition=made))
+    shown = {name: fields[name] for name in fields if name not in _UNREVISED}
+    shown["target"] = _hide(made.target, {} if other is None else other.target)
+    return shown
 
 
 def event_fields(event: JobEvent) -> dict[str, Any]:

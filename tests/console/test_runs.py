@@ -64,7 +64,7 @@ def test_a_waiting_run_tells_why(client, conn, make_job):
     )
     assert "It waits for a free worker." in shown(client, run)
     later = run_now(seen.job, actor=ACTOR, now=BASE + 10**12).run_id
-    assert "It is due in" in shown(client, later)
+    assert "It is due at" in shown(client, later)
 
 
 def test_a_run_that_stands_for_missed_ones_says_so(client, conn, make_job):
