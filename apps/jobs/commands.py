@@ -66,6 +66,7 @@ _VERBS = {
     "skipped": "skip_next",
     "deleted": "delete",
     "restored": "restore",
+    "replanned": "replan",
 }
 
 
@@ -370,6 +371,27 @@ def restore_job(
     edit = Edit(job_id=job_id, restored=True, by=actor.name, if_match=if_match)
     [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
     return outcome
+
+
+def replan_jobs(
+    jobs: Mapping[UUID, int],
+    *,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> list[Outcome]:
+    """Plan jobs anew, by the rules of their time zones as they are now.
+
+    At most 500, each with the number of its last change; who has changed since is left
+    out. Raises Forbidden, JobsBusy.
+    """
+    actor.require(Scope.WRITE)
+    edits = [Edit(job_id=job, replan=True) for job in jobs]
+    with open_change() as opened:
+        found = _lock(opened.conn, edits, tenant=actor.tenant)
+        same = {job for job, row in found.items() if row.changes == jobs[job]}
+        here = [edit for edit in edits if edit.job_id in same]
+        return _edit(opened, here, found, actor=actor, reason=reason, now=now)
 
 
 def edit_jobs(

@@ -25,6 +25,7 @@ from apps.jobs.planning import (
     Timer,
     catch_up,
     last_decided,
+    moved_by_zone,
     plan_next,
     skip_next,
     skip_past,
@@ -62,6 +63,8 @@ class Edit:
     """How many of its next occurrences are skipped."""
     deleted: bool = False
     restored: bool = False
+    replan: bool = False
+    """Plan by the rules of its time zone as they are now."""
     if_match: int | None = None
     """The `changes` that the job must have."""
 
@@ -99,8 +102,8 @@ class Outcome:
     """None where a dry run would create it."""
     key: str
     actions: tuple[str, ...]
-    """Some of created, changed, paused, resumed, skipped, deleted, restored; or
-    unchanged alone."""
+    """Some of created, changed, paused, resumed, skipped, deleted, restored,
+    replanned; or unchanged alone."""
     version: int
     """The planning version."""
     revision: int
@@ -122,7 +125,8 @@ class Change:
     """Whether its name or its tags change: what no revision has."""
     rescheduled: bool
     replanned: bool
-    """Whether the plan changes: schedule or jitter, pause, resume, skip, delete."""
+    """Whether the plan changes: schedule or jitter, pause, resume, skip, delete, or
+    the rules of its time zone."""
     paused: bool
     repaused: bool
     """Whether a paused job gets another note or end of its pause."""
@@ -134,6 +138,8 @@ class Change:
             return () if self.job.deleted_at is not None else ("deleted",)
         if self.edit.restored:
             return ("restored",)
+        if self.edit.replan:
+            return ("replanned",)
         done = ["changed"] if self.definition is not None or self.relabelled else []
         if self.paused != self.job.paused or self.repaused:
             done.append("paused" if self.paused else "resumed")
@@ -217,6 +223,7 @@ def compare(job: Job, edit: Edit) -> Change:
             or paused != job.paused
             or bool(edit.skip)
             or edit.restored
+            or edit.replan
             or (edit.deleted and job.deleted_at is None)
         ),
         paused=paused,
@@ -287,6 +294,8 @@ def carry_out(
         known = last_decided(
             ledger=decided.scheduled_for, activated_at=activated_at, now=now
         )
+        if edit.replan:
+            known = max(known, _moved(job, decided) or 0)
         activated_at = max(_instant(change, now), known)
         if job.deleted_at is None:
             timers, skips = _decide_past(change, known, now, limit)
@@ -334,6 +343,14 @@ def _instant(change: Change, now: Millis) -> Millis:
     """Return from when the new plan decides: a pause that is over ended at its end."""
     until = change.edit.until
     return now if change.paused or until is None else until
+
+
+def _moved(job: Job, decided: Decided) -> Millis | None:
+    return moved_by_zone(
+        schedule_of(job.definition),
+        ledger=decided.scheduled_for,
+        activated_at=job.activated_at,
+    )
 
 
 def _skip(change: Change, *, after: Millis) -> list[Skip]:

@@ -23,6 +23,7 @@ from chrono.rules.schedule import (
     latest_until,
     next_after,
     occurrences,
+    period,
 )
 from chrono.rules.states import Reason, TimerKind
 
@@ -99,6 +100,27 @@ def last_decided(*, ledger: Millis | None, activated_at: Millis, now: Millis) ->
     ``ledger`` is the latest scheduled instant that the ledger has of attempt group 0.
     """
     return max(ledger or 0, activated_at, now - LEDGER_KEPT)
+
+
+def moved_by_zone(
+    schedule: Schedule, *, ledger: Millis | None, activated_at: Millis
+) -> Millis | None:
+    """Return the occurrence that the last decided one has become, None for none.
+
+    Where the rules of a time zone change, an instant that was decided by the old ones
+    may be no occurrence any more, and its wall time comes again a little later. That
+    is told from its distance: less than half of what lies between two occurrences. The
+    arguments are those of :func:`last_decided`; only what the plan in force decided is
+    looked at.
+    """
+    if ledger is None or ledger <= activated_at:
+        return None
+    if next_after(schedule, ledger - 1) == ledger:
+        return None
+    following, between = next_after(schedule, ledger), period(schedule)
+    if following is None or between is None or following - ledger >= between // 2:
+        return None
+    return following
 
 
 def skip_past(

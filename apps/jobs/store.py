@@ -26,6 +26,7 @@ _SQL = {
         "forbid_sorts",
         "list_long_runs",
         "list_schedules",
+        "list_cron_timers",
         "measure_minute",
         "next_group",
         "lock_jobs",
@@ -258,6 +259,20 @@ class Scheduled:
     schedule: str
     """JSON, as it is stored."""
     jitter_window: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronTimer:
+    """What is planned of a cron job, beside what the next instant follows from."""
+
+    job_id: UUID
+    scheduled_for: Millis
+    changes: int
+    activated_at: Millis
+    decided: Millis | None
+    """The last instant of the schedule that the ledger has."""
+    schedule: str
+    """JSON, as it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -523,6 +538,46 @@ def list_schedules(
         Scheduled(id=job, paused=paused, schedule=schedule, jitter_window=window)
         for job, paused, schedule, window in rows
     ]
+
+
+def list_cron_timers(
+    conn: Connection,
+    *,
+    part: int,
+    table: str,
+    after: tuple[Millis, UUID],
+    since: Millis,
+    limit: int,
+) -> tuple[list[CronTimer], tuple[Millis, UUID] | None]:
+    """Return what is planned of cron jobs in ``chrono_timer`` or ``chrono_timer_far``.
+
+    The timers after one of these (due, job), at most ``limit``; and after which one the
+    next page goes on, None at the end. The ledger is asked from ``since`` on.
+    """
+    rows = _SQL["list_cron_timers"].run(
+        conn,
+        {
+            "part": part,
+            "due_at": after[0],
+            "ref": after[1],
+            "since": since,
+            "limit": limit,
+        },
+        timers=table,
+    )
+    found = [
+        CronTimer(
+            job_id=ref,
+            scheduled_for=scheduled_for,
+            changes=changes,
+            activated_at=activated_at,
+            decided=decided,
+            schedule=schedule,
+        )
+        for _, ref, scheduled_for, changes, activated_at, schedule, decided in rows
+        if changes is not None
+    ]
+    return found, (rows[-1][0], rows[-1][1]) if len(rows) == limit else None
 
 
 def measure_minute(

@@ -22,6 +22,7 @@ from apps.scheduler.store import FIRING
 from apps.scheduler.upkeep import Upkeep
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
+from chrono.rules.zones import data_version
 
 log = logging.getLogger("chrono.scheduler")
 
@@ -109,7 +110,7 @@ class Scheduler:
             stack.callback(self._step_down, dispatcher, leadership, voice)
             leadership.start()
             upkeep.start()
-            log.info("scheduler %s is up", leadership.owner)
+            log.info("scheduler %s is up, tzdata %s", leadership.owner, data_version())
             self._loop(dispatcher, leadership, hot, ear, voice, clock)
             log.info("scheduler %s stops", leadership.owner)
 
