@@ -271,6 +271,9 @@ def audited(job: Job, other: Job | None = None) -> dict[str, Any]:
         "paused_until": _instant(job.paused_until),
         "version": job.changes,
         "revision": job.revision,
+        # Each plan decides up to where the next one begins: chronoaudit reads this.
+        "plan_version": job.version,
+        "plan_since": format_instant(job.activated_at),
     }
 
 

@@ -48,19 +48,6 @@ _SQL = {
         "insert_backfill",
         "list_backfills",
         "cancel_backfill",
-        "audit_attempts",
-        "audit_constraints",
-        "audit_dead",
-        "audit_decisions",
-        "audit_doubles",
-        "audit_fences",
-        "audit_instants",
-        "audit_lost",
-        "audit_manual",
-        "audit_overlaps",
-        "audit_plans",
-        "audit_strays",
-        "audit_updates",
     )
 }
 
@@ -329,54 +316,6 @@ class BackfillRow:
     created_by: str
     cancelled_at: Millis | None
     cancelled_by: str
-
-
-type Found = tuple[str, str]
-"""What an audit found: its subject, and what is wrong with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """How far back an audit looks, and how much it tells of one invariant at most."""
-
-    since: Millis
-    limit: int
-
-    def params(self) -> dict[str, Any]:
-        """Return the parameters; run ids sort by time, so one tells where to begin."""
-        return {
-            "since": self.since,
-            "since_id": UUID(int=self.since << 80),
-            "limit": self.limit,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrongPlan:
-    """A job with another number of timers than its state asks for."""
-
-    subject: str
-    timers: int
-    paused: bool
-    deleted: bool
-    job_id: UUID
-    schedule: dict[str, Any]
-    decided: Millis
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    """A job beside what was decided of its schedule since its plan began."""
-
-    job_id: UUID
-    version: int
-    stopped: bool
-    activated_at: Millis
-    schedule: dict[str, Any]
-    scheduled_for: list[Millis]
-    last_for: list[Millis | None]
-    """For a row that stands for a stretch, the last instant of it."""
-    versions: list[int]
 
 
 def set_limits(conn: Connection) -> None:
@@ -904,125 +843,6 @@ def cancel_backfill(conn: Connection, *, job: UUID, backfill: UUID, by: str) -> 
         conn, {"job": job, "backfill": backfill, "by": by}
     )
     return int(count)
-
-
-def audit_constraints(
-    conn: Connection, *, constraints: Sequence[tuple[str, str]]
-) -> list[Found]:
-    """Return those of these (table, constraint) pairs that are not in force."""
-    return _found(
-        conn,
-        "audit_constraints",
-        {
-            "relations": [relation for relation, _ in constraints],
-            "names": [name for _, name in constraints],
-        },
-    )
-
-
-def audit_fences(conn: Connection, *, window: Window) -> list[Found]:
-    """Return rows whose fence is above their partition's."""
-    return _found(conn, "audit_fences", window.params())
-
-
-def audit_attempts(conn: Connection, *, window: Window) -> list[Found]:
-    """Return gaps between attempts, and attempts beyond the policy's number."""
-    return _found(conn, "audit_attempts", window.params())
-
-
-def audit_overlaps(conn: Connection, *, window: Window) -> list[Found]:
-    """Return attempts that began before the one before them had ended."""
-    return _found(conn, "audit_overlaps", window.params())
-
-
-def audit_updates(conn: Connection) -> list[Found]:
-    """Return tables whose rows are never updated but were."""
-    return _found(conn, "audit_updates", {})
-
-
-def audit_instants(conn: Connection, *, window: Window) -> list[Found]:
-    """Return instants in a wrong order, or infinite."""
-    return _found(conn, "audit_instants", window.params())
-
-
-def audit_dead(conn: Connection, *, window: Window) -> list[Found]:
-    """Return dead runs without an error or a dead letter."""
-    return _found(conn, "audit_dead", window.params())
-
-
-def audit_doubles(conn: Connection, *, window: Window) -> list[Found]:
-    """Return runs that are in two places at once."""
-    return _found(conn, "audit_doubles", window.params())
-
-
-def audit_lost(conn: Connection, *, part: int, window: Window) -> list[Found]:
-    """Return a partition's fired runs that are nowhere."""
-    return _found(conn, "audit_lost", {"part": part, **window.params()})
-
-
-def audit_manual(conn: Connection, *, window: Window) -> list[Found]:
-    """Return manual runs in the schedule's group, and slots whose run is nowhere."""
-    return _found(conn, "audit_manual", window.params())
-
-
-def audit_strays(conn: Connection) -> list[Found]:
-    """Return default leaves that have rows."""
-    return _found(conn, "audit_strays", {})
-
-
-def audit_plans(conn: Connection, *, part: int) -> list[WrongPlan]:
-    """Return a partition's jobs that have not one timer where enabled, else none.
-
-    Enabled jobs whose schedule is over are among them.
-    """
-    return [
-        WrongPlan(
-            subject=subject,
-            timers=timers,
-            paused=paused,
-            deleted=deleted,
-            job_id=job,
-            schedule=json.loads(schedule),
-            decided=decided,
-        )
-        for subject, timers, paused, deleted, job, schedule, decided in _SQL[
-            "audit_plans"
-        ].run(conn, {"part": part})
-    ]
-
-
-def audit_decisions(
-    conn: Connection, *, part: int, since: Millis, rows: int
-) -> list[Ledger]:
-    """Return a partition's jobs with the newest ``rows`` decisions of each."""
-    return [
-        Ledger(
-            job_id=job,
-            version=version,
-            stopped=stopped,
-            activated_at=activated_at,
-            schedule=json.loads(schedule),
-            scheduled_for=scheduled_for,
-            last_for=last_for,
-            versions=versions,
-        )
-        for (
-            job,
-            version,
-            stopped,
-            activated_at,
-            schedule,
-            scheduled_for,
-            last_for,
-            versions,
-        ) in _SQL["audit_decisions"].run(
-            conn, {"part": part, "since": since, "rows": rows}
-        )
-    ]
-
-
-def _found(conn: Connection, name: str, params: dict[str, Any]) -> list[Found]:
-    return [(subject, detail) for subject, detail in _SQL[name].run(conn, params)]
 
 
 def _object(text: str) -> dict[str, Any]:

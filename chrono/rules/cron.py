@@ -236,10 +236,17 @@ class Compiled:
         """Iterate over the matching wall seconds in (low, high), as far as 50 years."""
         wall = self.next_wall(low)
         while wall is not None and wall < high:
-            midnight = wall - wall % _DAY
-            for second in self._seconds_of_day(wall - midnight, high - midnight):
-                yield midnight + second
-            wall = self.next_wall(midnight + _DAY - 1)
+            today = date.fromordinal(wall // _DAY + _FIRST_ORDINAL)
+            month = (wall // _DAY - today.day) * _DAY
+            days = self.days_of(today.year, today.month)
+            for day in _bits(days >> today.day << today.day):
+                midnight = month + day * _DAY
+                if midnight >= high:
+                    return
+                start = max(0, wall - midnight)
+                for second in self._seconds_of_day(start, high - midnight):
+                    yield midnight + second
+            wall = self.next_wall(month + days.bit_length() * _DAY - 1)
 
     def days_of(self, year: int, month: int) -> int:
         """Return the matching days of a month as a mask: bit 1 is the first."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from chrono.rules.errors import BadValue
-from chrono.rules.instants import HOUR, MINUTE, SECOND, Millis
+from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, Millis
 from chrono.rules.schedule import (
     CronSchedule,
     FixedDelay,
@@ -26,8 +26,10 @@ from chrono.rules.schedule import (
     occurrences,
 )
 
-_FIRST_LOOK = 50
+_NEW = 20
 """What a schedule costs that is new to a tally, in steps."""
+_NEW_CRON, _DAY_OF_CRON = 100, 3
+"""What a cron does: it has to be read, and each day to be looked for."""
 
 WIDTHS: dict[str, Millis] = {"second": SECOND, "minute": MINUTE, "hour": HOUR}
 """What a bin may be, by its public word."""
@@ -153,16 +155,18 @@ class Tally:
             waves = self._waves[every] = []
             self.steps += self.stretch.bins
         waves.append(wave := _Wave(every=every, phase=phase))
-        self.steps += _FIRST_LOOK
+        self.steps += _NEW
         return wave
 
     def _enumerate(self, schedule: Schedule, window: Millis) -> _Fires:
         start, end = self.stretch.start, self.stretch.end
         found = occurrences(schedule, start - window - 1, end - 1)
         moments = [moment - start for moment in found]
-        self.steps += _FIRST_LOOK + len(moments)
-        grain = SECOND if isinstance(schedule, CronSchedule) else 1
-        return _Fires(moments=moments, grain=grain)
+        self.steps += _NEW + len(moments)
+        if not isinstance(schedule, CronSchedule):
+            return _Fires(moments=moments, grain=1)
+        self.steps += _NEW_CRON + (end - start) // DAY * _DAY_OF_CRON
+        return _Fires(moments=moments, grain=SECOND)
 
 
 def _phase(schedule: Interval, window: Millis, stretch: Stretch) -> Millis | None:

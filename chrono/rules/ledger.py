@@ -7,7 +7,7 @@ schedule fires is asked of `chrono.rules.oracle`, never of the rules that plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -59,39 +59,29 @@ class Fault:
     """Whether nothing was decided; it may still wait in a timer."""
 
 
-def compare(
-    plans: Sequence[Plan],
-    decisions: Iterable[Decision],
-    *,
-    since: Millis,
-    schedule_of: Callable[[int], Schedule],
-) -> Iterator[Fault]:
-    """Yield where the decisions of a job are not what its plans ask for.
-
-    The plans come by version; the last one is in force, and is looked at up to its last
-    decision. The decisions come by instant, all of them later than ``since``. Of a plan
-    whose begin or end is not known, what lies between its first decision and its last
-    is looked at. ``schedule_of`` tells the schedule of a revision. Raises
-    oracle.Unreadable for a schedule that cannot be read.
-    """
-    walk = _Walk(plans, since)
-    for decision in decisions:
-        if decision.version > walk.version:
-            yield from walk.enter(decision, schedule_of)
-        yield from walk.judge(decision)
-    yield from walk.finish()
-
-
 def first_after(schedule: Schedule, moment: Millis) -> Millis | None:
     """Return the first fire strictly after an instant, None where there is none."""
     return next(oracle.fires(schedule, moment, LATEST - 1), None)
 
 
-class _Walk:
-    """A walk through the plans of a job, decision by decision."""
+class Comparison:
+    """The decisions of one job beside its plans; told one by one, then finished.
 
-    def __init__(self, plans: Sequence[Plan], since: Millis) -> None:
+    The plans come by version; the last one is in force, and is looked at up to its last
+    decision. Of a plan whose begin or end is not known, what lies between its first
+    decision and its last is looked at. ``schedule_of`` tells the schedule of a
+    revision. May raise oracle.Unreadable anywhere.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        *,
+        since: Millis,
+        schedule_of: Callable[[int], Schedule],
+    ) -> None:
         self._plans = list(plans)
+        self._schedule_of = schedule_of
         self._over = since
         """What lies up to here is decided, or not looked at."""
         self._expected: Iterator[Millis] = iter(())
@@ -105,37 +95,13 @@ class _Walk:
         if in_force:
             self._begin(in_force[-1], since)
 
-    @property
-    def version(self) -> int:
-        """The version of the plan that the walk is in; 0 before the first."""
-        return self._plans[self._place].version if self._place >= 0 else 0
+    def hear(self, decision: Decision) -> Iterator[Fault]:
+        """Yield what is wrong with the next decision, and what was left out before it.
 
-    def enter(
-        self, decision: Decision, schedule_of: Callable[[int], Schedule]
-    ) -> Iterator[Fault]:
-        """End the plans before the one of a decision, and begin that."""
-        # What a person decided ahead begins its plan, whatever the job's row says.
-        border = decision.first - 1 if decision.ahead else LATEST
-        yield from self._end_plans(decision.version, border)
-        place = next(
-            (n for n, p in enumerate(self._plans) if p.version >= decision.version),
-            len(self._plans),
-        )
-        known = self._plans[place : place + 1]
-        if not known or known[0].version != decision.version:
-            unknown = Plan(
-                version=decision.version,
-                begins=None,
-                schedule=schedule_of(decision.revision),
-            )
-            self._plans.insert(place, unknown)
-        begins = self._plans[place].begins
-        if begins is None or (decision.ahead and decision.first <= begins):
-            begins = decision.first - 1
-        self._begin(place, begins)
-
-    def judge(self, decision: Decision) -> Iterator[Fault]:
-        """Yield what is wrong with a decision, and what was left out before it."""
+        Decisions come by instant, all later than ``since``. Iterate to the end.
+        """
+        if decision.version > self._version:
+            yield from self._enter(decision)
         plan = self._plans[self._place]
         if decision.version == plan.version and _is_told(plan):
             yield from self._undecided(decision.first - 1)
@@ -150,6 +116,32 @@ class _Walk:
     def finish(self) -> Iterator[Fault]:
         """Yield what the plans that are over left undecided."""
         yield from self._end_plans(self._plans[-1].version if self._plans else 0)
+
+    @property
+    def _version(self) -> int:
+        return self._plans[self._place].version if self._place >= 0 else -1
+
+    def _enter(self, decision: Decision) -> Iterator[Fault]:
+        """End the plans before the one of a decision, and begin that."""
+        # What a person decided ahead begins its plan, whatever the job's row says.
+        border = decision.first - 1 if decision.ahead else LATEST
+        yield from self._end_plans(decision.version, border)
+        place = next(
+            (n for n, p in enumerate(self._plans) if p.version >= decision.version),
+            len(self._plans),
+        )
+        known = self._plans[place : place + 1]
+        if not known or known[0].version != decision.version:
+            unknown = Plan(
+                version=decision.version,
+                begins=None,
+                schedule=self._schedule_of(decision.revision),
+            )
+            self._plans.insert(place, unknown)
+        begins = self._plans[place].begins
+        if begins is None or (decision.ahead and decision.first <= begins):
+            begins = decision.first - 1
+        self._begin(place, begins)
 
     def _wrong(self, decision: Decision, plan: Plan) -> str | None:
         if decision.version < plan.version:

@@ -21,7 +21,7 @@ WRITE = re.compile(
     r"(?:ONLY\s+)?(\{\w+\}|\w+)"
 )
 PARAMETER = re.compile(r"%\((\w+)\)[sbt]")
-UTILITY = {"CREATE", "ALTER", "DROP", "TRUNCATE", "LOCK", "NOTIFY", "LISTEN"}
+UTILITY = {"CREATE", "ALTER", "DROP", "TRUNCATE", "LOCK", "NOTIFY", "LISTEN", "SET"}
 
 # Tables of the same shape as what a slot names at run time.
 SLOTS = {
@@ -91,15 +91,9 @@ def is_store(path: Path) -> bool:
 def test_one_function_of_a_store_has_the_statement_s_name(path):
     room = path.parent.parent
     stores = [module for module in room.glob("*.py") if is_store(module)]
-    # The audit's many statements share one function, `audit`.
-    family = "audit" if path.stem.startswith("audit_") else path.stem
-    found = [
-        named.get(path.stem) or named[family]
-        for named in map(functions, stores)
-        if path.stem in named or family in named
-    ]
-    assert len(found) == 1, f"{name_of(room)} has {len(found)} functions {path.stem}"
-    [function] = found
+    named = [found for found in map(functions, stores) if path.stem in found]
+    assert len(named) == 1, f"{name_of(room)} has {len(named)} functions {path.stem}"
+    function = named[0][path.stem]
     positional = [*function.args.posonlyargs, *function.args.args]
     assert positional[0].arg == "conn"
     assert ast.get_docstring(function)

@@ -115,7 +115,7 @@ def test_batches_make_no_difference(ledger, monkeypatch):
     assert told() == whole
 
 
-@pytest.mark.parametrize(("name", "most"), [("MOST_JOBS", 2), ("MOST_STEPS", 150)])
+@pytest.mark.parametrize(("name", "most"), [("MOST_JOBS", 2), ("MOST_STEPS", 250)])
 def test_what_was_broken_off_goes_on_after_its_last_job(
     ledger, monkeypatch, name, most
 ):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from chrono.rules import oracle
 from chrono.rules.instants import DAY, SECOND, format_instant
-from chrono.rules.ledger import Decision, Plan, compare, first_after
+from chrono.rules.ledger import Comparison, Decision, Plan, first_after
 
 START = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -40,13 +40,13 @@ def row(first, last=None, *, count=None, version=1, exact=True, ahead=False):
 def faults(plans, rows, *, since=0.0):
     """Return what is told of a job whose revisions are numbered as its plans."""
     schedules = {p.version: p.schedule for p in plans}
-    found = compare(
+    comparison = Comparison(
         plans,
-        rows,
         since=at(since),
         schedule_of=lambda revision: schedules.get(revision) or every(1),
     )
-    return [fault.detail for fault in found]
+    heard = [fault for row in rows for fault in comparison.hear(row)]
+    return [fault.detail for fault in [*heard, *comparison.finish()]]
 
 
 SECONDLY = [plan(1, 0, every(1))]

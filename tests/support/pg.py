@@ -32,6 +32,8 @@ SETTINGS = {
     "full_page_writes": "off",
     "deadlock_timeout": "100ms",
     "max_connections": 200,
+    # The audit asks in which order rows were committed.
+    "track_commit_timestamp": "on",
 }
 TEMPLATE = "template"
 AHEAD = 2

@@ -1,16 +1,20 @@
--- Find dead runs without an error or without their dead letter (invariant 11).
+-- Find dead runs of a stretch without an error or without their dead letter (11).
 -- writes: nothing
--- index: chrono_run_not_success
-SELECT 'run ' || r.id, CASE
-    WHEN NOT EXISTS (
-        SELECT FROM chrono_attempt a WHERE a.run_id = r.id AND a.part = r.part
-    ) THEN 'is dead without an attempt that failed'
-    ELSE 'is dead without a dead letter' END
+-- index: chrono_run_not_success, chrono_attempt_pkey, chrono_dead_letter_pkey
+SELECT 'run ' || r.id, CASE WHEN f.failed
+    THEN 'is dead without a dead letter'
+    ELSE 'is dead without an attempt that failed' END
 FROM chrono_run r
-WHERE r.state = 3 AND r.id >= %(since_id)s::uuid AND NOT (
-    EXISTS (SELECT FROM chrono_attempt a WHERE a.run_id = r.id AND a.part = r.part)
-    AND EXISTS (
-        SELECT FROM chrono_dead_letter d WHERE d.run_id = r.id AND d.part = r.part
-    )
-)
+CROSS JOIN LATERAL (
+    SELECT (
+        SELECT true FROM chrono_attempt WHERE run_id = r.id AND part = r.part LIMIT 1
+    ) IS TRUE AS failed, (
+        SELECT true FROM chrono_dead_letter
+        WHERE run_id = r.id AND part = r.part LIMIT 1
+    ) IS TRUE AS buried
+) f
+WHERE r.state = 3 AND r.id > %(low)s::uuid AND r.id <= %(high)s::uuid
+    AND (%(runs)s::uuid[] IS NULL OR r.id = ANY(%(runs)s::uuid[]))
+    AND (%(tenant)s::integer IS NULL OR r.tenant = %(tenant)s::integer)
+    AND NOT (f.failed AND f.buried)
 LIMIT %(limit)s::integer

@@ -1,25 +1,27 @@
--- Find fired occurrences of a partition whose run is nowhere, in one snapshot.
+-- Name those of some runs that are nowhere, in one snapshot.
 -- writes: nothing
--- index: chrono_occurrence_pkey, chrono_run_pkey
-WITH unsettled AS MATERIALIZED (
-    SELECT o.run_id, o.job_id FROM chrono_occurrence o
-    WHERE o.part = %(part)s::smallint AND o.outcome = 1
-        AND o.scheduled_for >= to_timestamp(%(since)s::bigint / 1000.0::float8)
-        AND NOT EXISTS (
-            SELECT FROM chrono_run r WHERE r.id = o.run_id AND r.part = o.part
-        )
+-- index: chrono_run_pkey, chrono_lease_pkey, chrono_timer_waiting
+WITH asked AS MATERIALIZED (
+    SELECT a.run, a.part FROM unnest(%(runs)s::uuid[], %(parts)s::smallint[])
+        AS a (run, part)
+), live AS MATERIALIZED (
+    SELECT run_id FROM chrono_ready WHERE run_id = ANY(%(runs)s::uuid[])
 )
-SELECT 'run ' || u.run_id, 'of job ' || u.job_id || ' was fired and is nowhere'
-FROM unsettled u
-WHERE u.run_id NOT IN (
-    SELECT run_id FROM chrono_lease WHERE part = %(part)s::smallint
-    UNION ALL SELECT run_id FROM chrono_ready WHERE part = %(part)s::smallint
-    UNION ALL SELECT ref FROM chrono_timer
-    WHERE part = %(part)s::smallint AND kind <> 1
-    UNION ALL SELECT ref FROM chrono_timer_far
-    WHERE part = %(part)s::smallint AND kind <> 1
-    UNION ALL SELECT run_id FROM chrono_parked WHERE part = %(part)s::smallint
-    UNION ALL SELECT run_id FROM chrono_blocked WHERE part = %(part)s::smallint
-    UNION ALL SELECT id FROM chrono_run_kept WHERE part = %(part)s::smallint
-)
-LIMIT %(limit)s::integer
+SELECT a.run FROM asked a
+WHERE a.run NOT IN (SELECT run_id FROM live) AND (
+    SELECT true FROM chrono_run WHERE id = a.run AND part = a.part LIMIT 1
+) IS NOT TRUE AND (
+    SELECT true FROM chrono_run_kept WHERE id = a.run AND part = a.part LIMIT 1
+) IS NOT TRUE AND (
+    SELECT true FROM chrono_lease WHERE run_id = a.run AND part = a.part LIMIT 1
+) IS NOT TRUE AND (
+    SELECT true FROM chrono_timer
+    WHERE part = a.part AND ref = a.run AND kind <> 1 LIMIT 1
+) IS NOT TRUE AND (
+    SELECT true FROM chrono_timer_far
+    WHERE part = a.part AND ref = a.run AND kind <> 1 LIMIT 1
+) IS NOT TRUE AND (
+    SELECT true FROM chrono_parked WHERE run_id = a.run AND part = a.part LIMIT 1
+) IS NOT TRUE AND (
+    SELECT true FROM chrono_blocked WHERE run_id = a.run AND part = a.part LIMIT 1
+) IS NOT TRUE

@@ -1,14 +1,6 @@
--- Find manual runs in the schedule's own group, and slots whose run is nowhere.
+-- Find slots whose run is nowhere: their job would skip for ever.
 -- writes: nothing
--- index: chrono_occurrence_pkey, chrono_run_pkey
---
--- The last bit of an id says that its run is none of the schedule's.
-SELECT 'run ' || run_id, 'of job ' || job_id || ' is manual and in group '
-    || attempt_group
-FROM chrono_occurrence
-WHERE scheduled_for >= to_timestamp(%(since)s::bigint / 1000.0::float8) AND kind = 3
-    AND (attempt_group < 1 OR get_bit(uuid_send(run_id), 120) = 0)
-UNION ALL
+-- index: chrono_run_pkey, chrono_lease_pkey, chrono_timer_waiting
 SELECT 'run ' || s.run_id, 'holds a slot of job ' || s.job_id || ' and is nowhere'
 FROM chrono_slot s
 WHERE NOT EXISTS (
