@@ -145,6 +145,7 @@ class LedgerRow:
     """Of its job among those asked for."""
     scheduled_for: Millis
     last_for: Millis | None
+    fired: bool
     occurrences: int | None
     version: int
     revision: int
@@ -310,6 +311,7 @@ def audit_ledger(
             place=place,
             scheduled_for=scheduled_for,
             last_for=last_for,
+            fired=fired,
             occurrences=occurrences,
             version=version,
             revision=revision,
@@ -324,6 +326,7 @@ def audit_ledger(
             place,
             scheduled_for,
             last_for,
+            fired,
             occurrences,
             version,
             revision,

@@ -57,6 +57,7 @@ class Trial:
         decision = Decision(
             first=row.scheduled_for,
             last=row.last_for or row.scheduled_for,
+            fired=row.fired,
             count=count,
             exact=row.fence > 0 or count < LEAST_COUNTED,
             ahead=row.operator and row.fence == 0,
@@ -92,7 +93,8 @@ class Trial:
             Plan(
                 version=version,
                 begins=side.begins,
-                schedule=None if side.stopped else self.schedules.get(side.revision),
+                schedule=self.schedules.get(side.revision, {}),
+                stopped=side.stopped,
             )
             for version, side in sorted(sides.items())
             if version < job.version
@@ -100,7 +102,8 @@ class Trial:
         in_force = Plan(
             version=job.version,
             begins=job.activated_at,
-            schedule=None if job.stopped else job.schedule,
+            schedule=job.schedule,
+            stopped=job.stopped,
         )
         return [*plans, in_force]
 

@@ -20,9 +20,9 @@ from apps.scheduler.dispatcher import CATCHUP_RATE, Dispatcher
 from apps.scheduler.leadership import Leadership
 from apps.scheduler.store import FIRING
 from apps.scheduler.upkeep import Upkeep
+from chrono.rules import zones
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
-from chrono.rules.zones import data_version
 
 log = logging.getLogger("chrono.scheduler")
 
@@ -110,7 +110,11 @@ class Scheduler:
             stack.callback(self._step_down, dispatcher, leadership, voice)
             leadership.start()
             upkeep.start()
-            log.info("scheduler %s is up, tzdata %s", leadership.owner, data_version())
+            log.info(
+                "scheduler %s is up, with the time zones of %s",
+                leadership.owner,
+                zones.data_version(),
+            )
             self._loop(dispatcher, leadership, hot, ear, voice, clock)
             log.info("scheduler %s stops", leadership.owner)
 

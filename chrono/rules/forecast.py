@@ -8,6 +8,7 @@ their period they fire: all those of one length together.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -98,7 +99,6 @@ class _Fires(Crowd):
 class _Wave(Crowd):
     """An interval that goes on through the whole stretch."""
 
-    every: Millis = 0
     phase: Millis = 0
     """How long after the stretch's start, or that plus whole intervals, it fires."""
 
@@ -154,14 +154,15 @@ class Tally:
         if waves is None:
             waves = self._waves[every] = []
             self.steps += self.stretch.bins
-        waves.append(wave := _Wave(every=every, phase=phase))
+        waves.append(wave := _Wave(phase=phase))
         self.steps += _NEW
         return wave
 
     def _enumerate(self, schedule: Schedule, window: Millis) -> _Fires:
         start, end = self.stretch.start, self.stretch.end
         found = occurrences(schedule, start - window - 1, end - 1)
-        moments = [moment - start for moment in found]
+        # A schedule may have millions: as objects of their own they would fill memory.
+        moments = array("q", (moment - start for moment in found))
         self.steps += _NEW + len(moments)
         if not isinstance(schedule, CronSchedule):
             return _Fires(moments=moments, grain=1)

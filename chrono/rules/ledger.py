@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from chrono.rules import oracle
 from chrono.rules.instants import LATEST, Millis, format_instant
+from chrono.rules.oracle import fires, is_predictable
 
 type Schedule = Mapping[str, Any]
 """The fields of a schedule, as a revision has them."""
@@ -26,8 +26,10 @@ class Plan:
     version: int
     begins: Millis | None
     """It decides strictly after this instant; None where that is not known."""
-    schedule: Schedule | None
-    """None while the job was paused or deleted: it decides nothing."""
+    schedule: Schedule
+    stopped: bool = False
+    """Whether the job was paused or deleted: nothing fires, and what would have is
+    skipped or not told, all of it."""
     may_end_early: bool = False
     """Whether something else than its schedule may have ended it."""
 
@@ -38,6 +40,7 @@ class Decision:
 
     first: Millis
     last: Millis
+    fired: bool
     count: int
     """How many occurrences it says it stands for."""
     exact: bool
@@ -61,7 +64,7 @@ class Fault:
 
 def first_after(schedule: Schedule, moment: Millis) -> Millis | None:
     """Return the first fire strictly after an instant, None where there is none."""
-    return next(oracle.fires(schedule, moment, LATEST - 1), None)
+    return next(fires(schedule, moment, LATEST - 1), None)
 
 
 class Comparison:
@@ -86,7 +89,8 @@ class Comparison:
         """What lies up to here is decided, or not looked at."""
         self._expected: Iterator[Millis] = iter(())
         self._next: Millis | None = None
-        self._place = -1
+        self._place, self._begins = -1, since
+        self._expecting = False
         in_force = [
             place
             for place, plan in enumerate(self._plans)
@@ -103,7 +107,8 @@ class Comparison:
         if decision.version > self._version:
             yield from self._enter(decision)
         plan = self._plans[self._place]
-        if decision.version == plan.version and _is_told(plan):
+        if decision.version == plan.version and not (plan.stopped and decision.fired):
+            self._expect(plan)
             yield from self._undecided(decision.first - 1)
         wrong = self._wrong(decision, plan)
         if wrong is not None:
@@ -147,11 +152,11 @@ class Comparison:
         if decision.version < plan.version:
             said = f"decided by plan {decision.version} in the time of plan"
             return f"{said} {plan.version}"
-        if plan.schedule is None:
-            return f"decided by plan {plan.version}, which is paused or deleted"
+        if plan.stopped and decision.fired:
+            return f"fired by plan {plan.version}, which is paused or deleted"
         if decision.first <= self._over:
             return "decided twice"
-        if not _is_told(plan):
+        if not is_predictable(plan.schedule):
             return None
         end = self._end()
         if end is not None and decision.first > end:
@@ -163,13 +168,22 @@ class Comparison:
         return None
 
     def _begin(self, place: int, begins: Millis) -> None:
-        self._place = place
-        plan, end = self._plans[place], self._end()
+        plan = self._plans[place]
+        self._place, self._begins = place, max(begins, self._over)
         self._expected, self._next = iter(()), None
-        if plan.schedule is not None and _is_told(plan):
-            until = LATEST - 1 if end is None else end
-            self._expected = oracle.fires(plan.schedule, max(begins, self._over), until)
-            self._next = next(self._expected, None)
+        self._expecting = False
+        if not plan.stopped:
+            self._expect(plan)
+
+    def _expect(self, plan: Plan) -> None:
+        """Ask when the present plan fires, unless that is under way or not told."""
+        if self._expecting or not is_predictable(plan.schedule):
+            return
+        end = self._end()
+        until = LATEST - 1 if end is None else end
+        self._expecting = True
+        self._expected = fires(plan.schedule, self._begins, until)
+        self._next = next(self._expected, None)
 
     def _end(self) -> Millis | None:
         """Return the last instant that the present plan decides, if it is known."""
@@ -200,19 +214,14 @@ class Comparison:
             self._next = next(self._expected, None)
 
 
-def _is_told(plan: Plan) -> bool:
-    """Return whether a plan's schedule alone tells its occurrences."""
-    return plan.schedule is None or oracle.is_predictable(plan.schedule)
-
-
 def _miscounted(decision: Decision, schedule: Schedule) -> str | None:
     """Return what is wrong with the number and the end of a stretch."""
     first, last = decision.first, decision.last
     end = format_instant(last)
-    if next(oracle.fires(schedule, last - 1, last), None) is None:
+    if next(fires(schedule, last - 1, last), None) is None:
         return f"decided up to {end}, which is no occurrence"
     most = decision.count + (1 if decision.exact else 0)
-    counted = sum(1 for _ in islice(oracle.fires(schedule, first - 1, last), most))
+    counted = sum(1 for _ in islice(fires(schedule, first - 1, last), most))
     if counted == decision.count:
         return None
     more = " or more" if counted == most else ""

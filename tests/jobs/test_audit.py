@@ -212,7 +212,7 @@ def test_a_run_fired_after_its_job_was_paused(ledger, job):
     pause_job(job)
     moment = ledger.job(job)["activated_at"] + EVERY
     settle(ledger, ledger.fired(job, moment, fence=FENCE, version=2), moment)
-    assert "decided by plan 2, which is paused or deleted" in one(ledger, "decisions")
+    assert "fired by plan 2, which is paused or deleted" in one(ledger, "decisions")
 
 
 def test_a_row_of_an_edit_stands_for_at_least_so_many(ledger, now):

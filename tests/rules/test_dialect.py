@@ -116,7 +116,7 @@ def test_blanks_tabs_and_large_letters_do_not_matter():
     assert dialect.read(" 0\t8  *  JAN Mon-Fri ", seconds=False) == plain
 
 
-def test_a_start_with_a_step_is_written_out():
+def test_a61_a_start_with_a_step_is_written_out():
     assert dialect.read("5/15 * * * 2/2", seconds=False).minute == "5-59/15"
     # Not to 7: a step from Tuesday does not reach Sunday.
     assert dialect.read("5/15 * * * 2/2", seconds=False).day_of_week == "2-6/2"
@@ -147,7 +147,7 @@ def test_h_is_of_fixed_time_once_resolved():
     assert dialect.read(resolved, seconds=False).fixed_time
 
 
-def test_h_spreads_jobs_over_the_whole_column():
+def test_a64_h_spreads_jobs_over_the_whole_column():
     jobs = [UUID(int=number) for number in range(3000)]
     minutes = {
         dialect.resolve_hashes("H 3 * * *", job, seconds=False).split()[0]
@@ -162,7 +162,7 @@ def test_h_spreads_jobs_over_the_whole_column():
 
 
 @pytest.mark.parametrize(("step", "counts"), [(5, {12}), (20, {3}), (7, {8, 9})])
-def test_h_with_a_step_fires_as_often_for_every_job(step, counts):
+def test_a64_h_with_a_step_fires_as_often_for_every_job(step, counts):
     found = set()
     for number in range(300):
         schedule = checked(f"H/{step} * * * *", seconds=False, job_id=UUID(int=number))

@@ -24,11 +24,18 @@ def plan(version, begins, schedule, **more):
     return Plan(version=version, begins=begins, schedule=schedule, **more)
 
 
-def row(first, last=None, *, count=None, version=1, exact=True, ahead=False):
+def paused(version, begins):
+    return plan(version, begins, every(1), stopped=True)
+
+
+def row(
+    first, last=None, *, count=None, version=1, exact=True, ahead=False, fired=True
+):
     last = first if last is None else last
     return Decision(
         first=at(first),
         last=at(last),
+        fired=fired,
         count=int(last - first) + 1 if count is None else count,
         exact=exact,
         ahead=ahead,
@@ -114,15 +121,35 @@ def test_a_plan_that_left_no_row_is_asked_for_what_it_should_have_decided():
     assert faults(plans, rows) == [
         f"has 2026-01-01T00:00:{n}Z undecided" for n in (12, 13, 14)
     ]
-    paused = [plans[0], plan(2, 11, None), plans[2]]
-    assert faults(paused, rows) == []
+    assert faults([plans[0], paused(2, 11), plans[2]], rows) == []
 
 
-def test_a_paused_plan_decides_nothing():
-    plans = [plan(1, 0, every(1)), plan(2, 2.5, None)]
+def test_a_paused_plan_fires_nothing():
+    plans = [plan(1, 0, every(1)), paused(2, 2.5)]
     assert faults(plans, [row(1), row(2)]) == []
-    [said] = faults(plans, [row(1), row(2), row(3, version=2)])
-    assert "03Z decided by plan 2, which is paused or deleted" in said
+    [said] = faults(plans, [row(1), row(2), row(4, version=2)])
+    assert "04Z fired by plan 2, which is paused or deleted" in said
+
+
+def test_a_paused_plan_skips_all_or_nothing():
+    plans = [plan(1, 0, every(1)), paused(2, 2.5), plan(3, 6.5, every(1))]
+    fired = [row(1), row(2), row(7, version=3)]
+    assert faults(plans, fired) == []
+    whole = row(3, 6, version=2, fired=False)
+    assert faults(plans, [*fired[:2], whole, fired[2]]) == []
+    late = row(4, 6, version=2, fired=False)
+    assert faults(plans, [*fired[:2], late, fired[2]]) == [
+        "has 2026-01-01T00:00:03Z undecided"
+    ]
+    early = row(3, 5, version=2, fired=False)
+    assert faults(plans, [*fired[:2], early, fired[2]]) == [
+        "has 2026-01-01T00:00:06Z undecided"
+    ]
+
+
+def test_what_is_paused_may_have_a_schedule_that_nobody_can_read():
+    plans = [plan(1, 0, {}, stopped=True), plan(2, 2.5, every(1))]
+    assert faults(plans, [row(3, version=2)]) == []
 
 
 def test_what_a_person_decided_ahead_begins_the_plan_that_was_made_with_it():
@@ -181,7 +208,6 @@ SCHEDULES = st.one_of(
             {"cron": "0 0 1 1 *"},
         ]
     ),
-    st.none(),
 )
 
 
@@ -193,10 +219,10 @@ def histories(draw):
     count = draw(st.integers(1, 4))
     for version in range(1, count + 1):
         ends = begins + draw(st.integers(0, 200))
-        schedule = draw(SCHEDULES)
-        plans.append(plan(version, begins, schedule))
+        schedule, stopped = draw(SCHEDULES), draw(st.booleans())
+        plans.append(plan(version, begins, schedule, stopped=stopped))
         moments = []
-        if schedule is not None:
+        if not stopped:
             moments = list(oracle.fires(schedule, at(begins), at(ends)))
         if version == count:
             # Nobody knows yet how far the plan in force will have decided.
@@ -207,6 +233,7 @@ def histories(draw):
                 Decision(
                     first=moments[0],
                     last=moments[span - 1],
+                    fired=True,
                     count=span,
                     exact=True,
                     ahead=False,
@@ -242,13 +269,10 @@ def test_a_decision_that_is_too_much_is_found(history, moment, data):
     moment += START
     version = data.draw(st.integers(1, plans[-1].version))
     added = row((moment - START) / SECOND, version=version)
-    begins, schedule = plans[version - 1].begins, plans[version - 1].schedule
-    in_force = version == len(plans)
-    if schedule is not None and moment > begins:
-        told = list(oracle.fires(schedule, moment - 1, moment))
-        decided = rows[-1].last if rows else begins
-        if told and in_force and moment == first_after(schedule, max(begins, decided)):
-            return  # It is the next one, and right.
+    of, decided = plans[version - 1], rows[-1].last if rows else START
+    following = first_after(of.schedule, max(of.begins, decided))
+    if version == len(plans) and not of.stopped and moment == following:
+        return  # It is the next one, and right.
     rows = sorted([*rows, added], key=lambda r: (r.first, -r.last))
     assert faults(plans, rows)
 

@@ -17,8 +17,8 @@ WITH asked AS MATERIALIZED (
     JOIN chrono_partition p ON p.id = a.part
 )
 SELECT (a.n - 1)::integer, floor(extract(epoch FROM o.scheduled_for) * 1000)::bigint,
-    floor(extract(epoch FROM o.last_scheduled_for) * 1000)::bigint, o.occurrences,
-    o.version, o.revision, o.attempt_group, o.fence,
+    floor(extract(epoch FROM o.last_scheduled_for) * 1000)::bigint, o.outcome = 1,
+    o.occurrences, o.version, o.revision, o.attempt_group, o.fence,
     floor(extract(epoch FROM c.stamp) * 1000000)::bigint,
     o.reason IS NOT DISTINCT FROM 18,
     CASE WHEN o.outcome = 1 AND r.id IS NULL AND o.scheduled_for

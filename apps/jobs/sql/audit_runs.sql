@@ -59,8 +59,9 @@ CROSS JOIN LATERAL (
             > r.finished_at + interval '1 minute' THEN 'rewritten'
         WHEN r.state = 4 AND r.reason = 18 AND r.worker IS NULL AND (
             SELECT true FROM chrono_audit_event e
-            WHERE e.tenant_id = r.tenant AND e.object_kind = 'run'
-                AND e.object_id = r.id::text AND e.xmin = r.written LIMIT 1
+            WHERE e.tenant_id = r.tenant AND e.xmin = r.written
+                AND (e.object_kind, e.object_id) IN (
+                    ('run', r.id::text), ('job', r.job_id::text)) LIMIT 1
         ) IS NOT TRUE THEN 'unrecorded'
     END AS wrong
 ) w
