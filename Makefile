@@ -6,7 +6,8 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi readme fuzz-api smoke failover faults-web bench bench-quick bench-api
+	openapi readme fuzz-api smoke failover faults-web bench bench-quick bench-api \
+	bench-herd bench-scale
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,3 +70,9 @@ bench: setup ## Measure several times and print the medians
 
 bench-api: setup ## Measure the API and the admin on a live web process
 	@$(PY) -m benchmarks.api $(ARGS)
+
+bench-herd: setup ## Measure herds, and live runs beside a catch-up (ARGS="--small")
+	@$(PY) -m benchmarks.herd $(ARGS)
+
+bench-scale: setup ## Measure with up to ten million timers pending (ARGS="--small")
+	@$(PY) -m benchmarks.scale $(ARGS)

@@ -12,14 +12,12 @@ from typing import Any
 
 import psycopg
 
-from apps.runs import days
 from apps.runs import store as runs
 from apps.runtime import sql
 from apps.runtime.arrays import bools, int8s, texts, uuids
-from apps.runtime.sessions import connect_hot, connect_leader, connect_upkeep
+from apps.runtime.sessions import connect_hot, connect_leader
 from apps.scheduler import store
-from apps.timers import buckets
-from benchmarks.rig import Rig, now_ms, seed_intervals
+from benchmarks.rig import Rig, make_room, now_ms, seed_intervals, statement_us
 from chrono.rules.buckets import bucket_name
 from chrono.rules.keys import run_id
 
@@ -28,6 +26,10 @@ CLAIM = 200
 JOBS = 10_000
 ROUNDS = 6
 HOUR = 3_600_000
+WARM = 20
+"""How many batches pass before the fire alone is measured."""
+FIRE = "claimed_slots AS MATERIALIZED"
+"""What no statement but the fire has in it."""
 
 
 def bare(bench: Rig, *, seconds: float, ledger: bool) -> dict[str, Any]:
@@ -57,13 +59,25 @@ def bare(bench: Rig, *, seconds: float, ledger: bool) -> dict[str, Any]:
     return {"n": settled, "runs_per_s": round(settled / took), "fired": counted[0]}
 
 
+def fire_alone(bench: Rig) -> dict[str, Any]:
+    """Microseconds a row that the bare fire takes on the server, nobody beside it."""
+    text = sql.load("scheduler", "fire_if_held")
+    with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
+        _seed(conn, url)
+        with connect_hot(url, name="bench fire") as hot:
+            bucket, batches = _batches(url, hot)
+            for number, batch in enumerate(batches):
+                if number == WARM:
+                    conn.execute("SELECT pg_stat_statements_reset()")
+                hot.execute(text.named(bucket=bucket), batch, binary=True).fetchall()
+        rows = BATCH * (len(batches) - WARM)
+        return {"n": rows, "us_per_row": round(statement_us(conn, FIRE) / rows, 1)}
+
+
 def _seed(conn: psycopg.Connection[Any], url: str) -> None:
-    with connect_upkeep(url, name="bench") as upkeep:
-        now = now_ms(conn)
-        buckets.ensure_buckets(upkeep, now=now)
-        days.ensure_days(upkeep, now=now)
+    make_room(url, conn)
     # Six timers a job, all due already, each its own second.
-    first = (now - 15_000) // HOUR * HOUR
+    first = (now_ms(conn) - 15_000) // HOUR * HOUR
     seed_intervals(conn, JOBS, overlap="allow_all", start=first)
     conn.execute(
         "INSERT INTO chrono_timer (due_at, scheduled_for, ref, job_id, version, "
@@ -116,11 +130,13 @@ def _batches(
                 "tag": int8s([row.due_at for row in part]),
                 "fence": int8s([terms[row.part].fence for row in part]),
                 "skip": nothing,
-                "span": nothing,
-                "last_for": nothing,
                 "bounded": bools([False] * len(part)),
                 "next_for": int8s([row.scheduled_for + HOUR for row in part]),
                 "next_due": int8s([row.due_at + HOUR for row in part]),
+                "gated_n": [],
+                "gate": [],
+                "gate_reason": [],
+                "slot_n": [],
                 "now": None,
                 "slice": (start // BATCH // 20) % 8,
                 "horizon": horizon,

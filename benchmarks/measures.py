@@ -35,7 +35,7 @@ def throughput(
 ) -> dict[str, Any]:
     """Runs settled a second with more jobs of one second than can be served."""
     with measured(bench) as stage:
-        start = _next_second(now_ms(stage.conn))
+        start = next_second(now_ms(stage.conn))
         seed_intervals(stage.conn, jobs, overlap=overlap, start=start)
         _wait_for_runs(stage.conn, 1_000)
         before = _count_runs(stage.conn)
@@ -69,12 +69,15 @@ class Stage:
 
 
 @contextlib.contextmanager
-def measured(bench: Rig) -> Iterator[Stage]:
-    """Yield a stage; its processes end and its database goes in the end."""
+def measured(bench: Rig, **processes: Any) -> Iterator[Stage]:
+    """Yield a stage; its processes end and its database goes in the end.
+
+    ``processes`` are the options of :func:`benchmarks.rig.stack`.
+    """
     with (
         bench.database() as url,
         psycopg.connect(url, autocommit=True) as conn,
-        stack(url) as running,
+        stack(url, **processes) as running,
     ):
         meter = Meter(conn, bench.server, running)
         yield Stage(conn=conn, running=running, meter=meter)
@@ -85,19 +88,19 @@ def start_lag(stage: Stage, *, rate: int, seconds: float) -> dict[str, Any]:
 
     The first second is left out: it warms plans and caches.
     """
-    start = _next_second(now_ms(stage.conn))
+    start = next_second(now_ms(stage.conn))
     seed_intervals(stage.conn, rate, overlap="allow_all", start=start)
     begin, end = start + 1_000, start + 1_000 + int(seconds * 1_000)
-    _sleep_until(stage.conn, end + 300)
+    sleep_until(stage.conn, end + 300)
     [(n, p50, p99)] = _lags(stage.conn, begin, end)
     end_jobs(stage.conn)
-    return {"n": n, "expected": int(rate * seconds), **_ms(p50, p99)}
+    return {"n": n, "expected": int(rate * seconds), **in_ms(p50, p99)}
 
 
 def burst(stage: Stage, *, count: int, limit: float = 60.0) -> dict[str, Any]:
     """Everything due at one instant: seconds until all are ready, and executed."""
     before = _count_runs(stage.conn)
-    at = _next_second(now_ms(stage.conn)) + count // 25
+    at = next_second(now_ms(stage.conn)) + count // 25
     seed_one_shots(stage.conn, count, at=at)
     deadline = time.monotonic() + limit
     while _count_runs(stage.conn) < before + count and time.monotonic() < deadline:
@@ -115,7 +118,7 @@ def burst(stage: Stage, *, count: int, limit: float = 60.0) -> dict[str, Any]:
         "expected": count,
         "all_ready_s": round(float(ready), 3),
         "all_executed_s": round(float(done), 3),
-        **_ms(p50, p99),
+        **in_ms(p50, p99),
     }
 
 
@@ -181,16 +184,16 @@ def _lags(conn: psycopg.Connection[Any], begin: int, end: int) -> list[tuple[Any
     ).fetchall()
 
 
-def _ms(p50: float | None, p99: float | None) -> dict[str, float | None]:
+def in_ms(p50: float | None, p99: float | None) -> dict[str, float | None]:
     return {
         "start_lag_p50_ms": None if p50 is None else round(float(p50), 1),
         "start_lag_p99_ms": None if p99 is None else round(float(p99), 1),
     }
 
 
-def _next_second(now: int) -> int:
+def next_second(now: int) -> int:
     return (now + LEAD_MS) // 1_000 * 1_000 + 1_000
 
 
-def _sleep_until(conn: psycopg.Connection[Any], moment: int) -> None:
+def sleep_until(conn: psycopg.Connection[Any], moment: int) -> None:
     time.sleep(max(0.0, (moment - now_ms(conn)) / 1000))

@@ -8,7 +8,6 @@ One run's figures on a shared machine are noisy: `make bench` repeats for median
 import argparse
 import json
 import os
-import platform
 import sys
 import time
 from typing import Any
@@ -20,7 +19,7 @@ import django
 django.setup()
 
 from benchmarks import bare, measures  # noqa: E402  (needs the settings above)
-from benchmarks.rig import Rig, rig  # noqa: E402
+from benchmarks.rig import Rig, machine, rig  # noqa: E402
 
 OFFERED = 25_000
 GATE_RUNS_PER_S = 15_000
@@ -67,15 +66,6 @@ def verdict(figures: dict[str, Any]) -> list[str]:
     if lag is None or lag >= GATE_LAG_P99_MS:
         missed.append(f"start lag p99 at 200/s {lag} ms, not under {GATE_LAG_P99_MS}")
     return missed
-
-
-def machine() -> dict[str, Any]:
-    """Return what the figures were measured on."""
-    return {
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "load_before": round(os.getloadavg()[0], 2),
-    }
 
 
 def main() -> int:

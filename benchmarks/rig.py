@@ -3,13 +3,14 @@
 import contextlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,12 @@ from typing import Any
 import psutil
 import psycopg
 
-from chrono.rules.partitions import partition_of
+from apps.runs import days
+from apps.runtime.sessions import connect_upkeep
+from apps.timers import buckets
+from chrono.rules import jitter
+from chrono.rules.instants import Millis, format_instant
+from chrono.rules.partitions import PARTITIONS, partition_of
 from dev.postgres import Server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +39,33 @@ SETTINGS: Mapping[str, str | int] = {
     "shared_preload_libraries": "pg_stat_statements",
 }
 TEMPLATE = "bench_template"
+SEED = (
+    """
+    INSERT INTO chrono_job (
+        id, tenant, key, name, part, version, revision, epoch, activated_at, paused,
+        pause_note, created_at, updated_at
+    ) SELECT id, 1, id::text, %(label)s, part, 1, 1, 0, now(), false, '', now(), now()
+    FROM unnest(%(jobs)s::uuid[], %(parts)s::smallint[]) AS x (id, part)
+    """,
+    """
+    INSERT INTO chrono_job_revision (
+        job_id, revision, schedule, jitter_window, overlap_policy, queue, priority,
+        target, payload, retry_policy, policy, created_at
+    ) SELECT id, 1, schedule, %(window)s, %(overlap)s, 'default', 2, %(target)s, 'null',
+        '{}', %(policy)s, now()
+    FROM unnest(%(jobs)s::uuid[], %(schedules)s::jsonb[]) AS x (id, schedule)
+    """,
+    """
+    INSERT INTO chrono_timer (
+        due_at, scheduled_for, ref, job_id, version, revision, part, kind
+    ) SELECT to_timestamp(due / 1000.0), to_timestamp(first / 1000.0), id, id, 1, 1,
+        part, 1
+    FROM unnest(
+        %(jobs)s::uuid[], %(parts)s::smallint[], %(firsts)s::bigint[],
+        %(dues)s::bigint[]
+    ) AS x (id, part, first, due)
+    """,
+)
 
 
 @dataclass(slots=True)
@@ -87,6 +120,15 @@ def rig() -> Iterator[Rig]:
             server.destroy()
 
 
+def machine() -> dict[str, Any]:
+    """Return what the figures are measured on."""
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
 def environment(url: str) -> dict[str, str]:
     """Return the environment of a process of ours on this database."""
     return {
@@ -112,6 +154,14 @@ class Stack:
         """Return the CPU seconds that schedulers and workers used so far."""
         return sum(_cpu(p.pid) for p in [*self.schedulers, *self.workers])
 
+    def backend_cpu(self, conn: psycopg.Connection[Any]) -> float:
+        """Return the CPU seconds that the processes' sessions took of the server."""
+        rows = conn.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+            "AND starts_with(application_name, 'chrono ')"
+        ).fetchall()
+        return sum(_cpu(pid) for (pid,) in rows)
+
     def memory_mb(self) -> dict[str, list[float]]:
         """Return the resident megabytes of each process."""
         return {
@@ -122,14 +172,23 @@ class Stack:
 
 @contextlib.contextmanager
 def stack(
-    url: str, *, schedulers: int = 1, workers: int = 2, concurrency: int = 400
+    url: str,
+    *,
+    schedulers: int = 1,
+    workers: int = 2,
+    concurrency: int = 400,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
-    """Yield running processes on a database; they are ended in the end."""
+    """Yield running processes on a database; they are ended in the end.
+
+    ``settings`` are further variables of their environment.
+    """
     running = Stack()
+    variables = {**environment(url), **(settings or {})}
 
     def start(*words: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "manage.py", *words], cwd=ROOT, env=environment(url)
+            [sys.executable, "manage.py", *words], cwd=ROOT, env=variables
         )
 
     try:
@@ -139,7 +198,7 @@ def stack(
             )
         for _ in range(schedulers):
             running.schedulers.append(start("runscheduler"))
-        wait_until_led(url, workers=workers)
+        wait_until_led(url, running)
         yield running
     finally:
         processes = [*running.schedulers, *running.workers]
@@ -153,16 +212,19 @@ def stack(
                 process.wait()
 
 
-def wait_until_led(url: str, *, workers: int) -> None:
-    """Return once every partition has a leader and every worker beats."""
+def wait_until_led(url: str, running: Stack) -> None:
+    """Return once the schedulers lead every partition and every worker beats."""
+    pids = [str(process.pid) for process in running.schedulers]
     deadline = time.monotonic() + 30
     with psycopg.connect(url, autocommit=True) as conn:
         while time.monotonic() < deadline:
             [(led, beating)] = conn.execute(
-                "SELECT (SELECT count(*) FROM chrono_partition WHERE fence > 0), "
-                "(SELECT count(*) FROM chrono_worker)"
+                "SELECT (SELECT count(*) FROM chrono_partition "
+                "WHERE split_part(owner, ':', -2) = ANY(%s)), "
+                "(SELECT count(*) FROM chrono_worker)",
+                [pids],
             ).fetchall()
-            if led == 64 and beating >= workers:
+            if led == PARTITIONS and beating >= len(running.workers):
                 return
             time.sleep(0.05)
     raise SystemExit("the processes did not come up")
@@ -176,64 +238,93 @@ def now_ms(conn: psycopg.Connection[Any]) -> int:
     return int(now)
 
 
+def statement_us(conn: psycopg.Connection[Any], *marks: str) -> float:
+    """Return how many microseconds statements that have one of these words have run.
+
+    On the server, in this database, since the last ``pg_stat_statements_reset()``.
+    """
+    [(milliseconds,)] = conn.execute(
+        "SELECT sum(total_exec_time) FROM pg_stat_statements "
+        "WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+        "AND query LIKE ANY(%s)",
+        [[f"%{mark}%" for mark in marks]],
+    ).fetchall()
+    if milliseconds is None:
+        raise SystemExit(f"no statement with {' or '.join(marks)} has run")
+    return float(milliseconds) * 1000
+
+
+def make_room(url: str, conn: psycopg.Connection[Any]) -> None:
+    """Make buckets and days, as a scheduler does before it fires."""
+    with connect_upkeep(url, name="bench") as upkeep:
+        now = now_ms(conn)
+        buckets.ensure_buckets(upkeep, now=now)
+        days.ensure_days(upkeep, now=now)
+
+
 def seed_intervals(
     conn: psycopg.Connection[Any],
     count: int,
     *,
     overlap: str,
-    start: int,
-    period: int = 1_000,
+    start: Millis,
+    period: Millis = 1_000,
+    label: str = "",
 ) -> None:
     """Write interval jobs that begin at ``start``, spread evenly over their period."""
-    jobs = [uuid.uuid4() for _ in range(count)]
     firsts = [start + number * period // count for number in range(count)]
     schedules = [
-        {"interval": f"{period}ms", "starts_at": _iso(first)} for first in firsts
+        {"interval": f"{period}ms", "starts_at": format_instant(first)}
+        for first in firsts
     ]
-    _seed(conn, jobs, firsts, schedules, overlap=overlap)
+    seed(conn, firsts, schedules, overlap=overlap, label=label)
 
 
-def seed_one_shots(conn: psycopg.Connection[Any], count: int, *, at: int) -> None:
+def seed_one_shots(conn: psycopg.Connection[Any], count: int, *, at: Millis) -> None:
     """Write one-shot jobs that are all due at one instant."""
-    jobs = [uuid.uuid4() for _ in range(count)]
-    _seed(conn, jobs, [at] * count, [{"run_at": _iso(at)}] * count, overlap="skip")
+    schedule = {"run_at": format_instant(at)}
+    seed(conn, [at] * count, [schedule] * count, overlap="skip")
 
 
-def _seed(
+def seed(
     conn: psycopg.Connection[Any],
-    jobs: list[uuid.UUID],
-    firsts: list[int],
-    schedules: list[dict[str, str]],
+    firsts: Sequence[Millis],
+    schedules: Sequence[Mapping[str, Any]],
     *,
     overlap: str,
-) -> None:
-    with conn.transaction(), conn.cursor() as cursor:
-        with cursor.copy(
-            "COPY chrono_job (id, tenant, key, name, part, version, revision, epoch, "
-            "activated_at, paused, pause_note, created_at, updated_at) FROM STDIN"
-        ) as copy:
-            for job in jobs:
-                part = partition_of(job)
-                row = (job, 1, str(job), "", part, 1, 1, 0, "now", False, "")
-                copy.write_row((*row, "now", "now"))
-        with cursor.copy(
-            "COPY chrono_job_revision (job_id, revision, schedule, jitter_window, "
-            "overlap_policy, queue, priority, target, payload, retry_policy, "
-            "created_at) FROM STDIN"
-        ) as copy:
-            target = json.dumps({"kind": "task", "name": "benchmarks.nothing"})
-            for job, schedule in zip(jobs, schedules, strict=True):
-                row2 = (job, 1, json.dumps(schedule), 0, overlap, "default", 2, target)
-                copy.write_row((*row2, "null", "{}", "now"))
-        cursor.execute(
-            "INSERT INTO chrono_timer (due_at, scheduled_for, ref, job_id, version, "
-            "revision, part, kind) SELECT to_timestamp(f / 1000.0), "
-            "to_timestamp(f / 1000.0), j, j, 1, 1, p, 1 "
-            "FROM unnest(%s::uuid[], %s::bigint[], %s::smallint[]) AS x (j, f, p)",
-            [jobs, firsts, [partition_of(job) for job in jobs]],
-        )
+    label: str = "",
+    jitter_window: Millis = 0,
+    policy: Mapping[str, Any] | None = None,
+    task: str = "benchmarks.nothing",
+) -> list[uuid.UUID]:
+    """Write jobs with the timers of their next occurrences; return the jobs' ids.
+
+    ``label`` is their name, by which figures tell groups of jobs apart.
+    """
+    jobs = [uuid.uuid4() for _ in firsts]
+    parts = [partition_of(job) for job in jobs]
+    dues = [
+        first + jitter.offset(job, jitter_window)
+        for job, first in zip(jobs, firsts, strict=True)
+    ]
+    values = {
+        "jobs": jobs,
+        "parts": parts,
+        "firsts": list(firsts),
+        "dues": dues,
+        "schedules": [json.dumps(schedule) for schedule in schedules],
+        "label": label,
+        "window": jitter_window,
+        "overlap": overlap,
+        "target": json.dumps({"kind": "task", "name": task}),
+        "policy": json.dumps(policy or {}),
+    }
+    with conn.transaction():
+        for statement in SEED:
+            conn.execute(statement, values)
     conn.execute("ANALYZE chrono_job")
     conn.execute("ANALYZE chrono_job_revision")
+    return jobs
 
 
 @dataclass(slots=True)
@@ -268,11 +359,6 @@ class Meter:
             self.running.client_cpu(),
             time.monotonic(),
         )
-
-
-def _iso(moment: int) -> str:
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment // 1000))
-    return f"{stamp}.{moment % 1000:03d}Z"
 
 
 def _cpu(pid: int) -> float:

@@ -228,6 +228,14 @@ _database(CHRONO_DIRECT_DATABASE_URL, "CHRONO_DIRECT_DATABASE_URL")
 # plain http is allowed: `127.0.0.0/8`, `10.1.0.0/16:8080`. Parsed where it is used.
 CHRONO_EGRESS_ALLOW: list[str] = env.list("CHRONO_EGRESS_ALLOW", default=[])
 
+# How many missed and backfilled runs a second the schedulers let in, all together, so
+# that live runs keep their second.
+CHRONO_CATCHUP_RATE: float = env.float("CHRONO_CATCHUP_RATE", default=50.0)
+if not 0.1 <= CHRONO_CATCHUP_RATE <= 100_000:
+    raise ImproperlyConfigured(
+        "CHRONO_CATCHUP_RATE is a number of runs a second from 0.1 to 100000"
+    )
+
 # Modules with tasks beyond each installed app's `tasks.py`.
 CHRONO_TASK_MODULES: list[str] = env.list("CHRONO_TASK_MODULES", default=[])
 

@@ -20,6 +20,18 @@ class NotATask(TypeError):
     """A task takes one argument, the payload, or two: the payload and the context."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """The missed occurrences that one run stands for, after an outage."""
+
+    first: datetime
+    """The nominal instant of the first one, in UTC."""
+    last: datetime
+    """That of the run itself."""
+    count: int
+    """How many they are, the run's own included; of very many, at least so many."""
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Context:
     """What a task may know of the execution it is part of."""
@@ -35,6 +47,8 @@ class Context:
     """The nominal instant, in UTC."""
     fence: int
     """Rises with each leadership; a store that keeps the highest can refuse older."""
+    missed: Missed | None = None
+    """What else this run stands for; None where it is for its own instant alone."""
     cancelled: bool = False
     """Becomes true when the result is no longer wanted: look now and then."""
 

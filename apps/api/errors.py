@@ -59,6 +59,7 @@ STATUS = {
     "tenant_name_taken": 409,
     "illegal_move": 409,
     "run_finished": 409,
+    "run_not_waiting": 409,
     "request_in_progress": 409,
     "length_required": 411,
     "version_conflict": 412,

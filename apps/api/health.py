@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from apps.api import store
+from apps.jobs.watch_store import count_breaches
 from apps.runtime.clock import skew
 from apps.runtime.django_session import raw_connection, unapplied_migrations
 from apps.runtime.sessions import Connection
@@ -24,6 +25,9 @@ log = logging.getLogger("chrono.web")
 LATE_MS = 5_000
 """From here on the oldest due timer means that firing has fallen behind."""
 SKEW_MS = 5_000
+
+MOST_BREACHES = 100
+"""So many breaches of jobs are counted; the number stands for that many or more."""
 
 _migrated = False
 
@@ -91,6 +95,7 @@ def _look(conn: Connection) -> dict[str, Any]:
             }
             for worker in workers
         ],
+        "open_breaches": count_breaches(conn, limit=MOST_BREACHES),
         "clock_skew_ms": ahead,
     }
 

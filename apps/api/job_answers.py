@@ -16,7 +16,10 @@ from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
 
 BASE = "/api/v1/jobs"
-VOLATILE = ("state", "next_run_at", "next_due_at", "next_runs", "last_run")
+VOLATILE = (
+    *("state", "next_run_at", "next_due_at", "next_runs", "last_run"),
+    "runs_left",
+)
 """What of a job's answer changes while its version does not."""
 _ADDRESS: Schema = {
     "type": "string",

@@ -101,8 +101,43 @@ class Revisions(ApiView):
         return Response({"items": items, "next_cursor": pagination.cursor(following)})
 
 
+class Events(ApiView):
+    """What was noticed of a job."""
+
+    scopes: ClassVar = {"GET": Scope.READ}
+    parameters: ClassVar = {"GET": pagination.PARAMETERS}
+
+    @extend_schema(
+        operation_id="list_events",
+        responses={200: job_shapes.EventPage},
+        parameters=shapes.PAGE_PARAMETERS,
+    )
+    def get(self, request: Request, job_id: str) -> Response:
+        """List what was noticed of a job, newest first: runs that do not begin or end,
+        and that it does not succeed. A deleted job's, too.
+
+        Each is told when it is noticed, and once more when it is over.
+        """
+        items, following = selectors.list_events(
+            raw_connection(),
+            id_of(job_id),
+            actor=self.actor,
+            before=pagination.cursor_of(request, _before_event),
+            limit=pagination.limit_of(request),
+        )
+        return Response({"items": items, "next_cursor": pagination.cursor(following)})
+
+
 def _before(value: Any) -> int:
+    return _number(value, below=1 << 31)
+
+
+def _before_event(value: Any) -> int:
+    return _number(value, below=1 << 63)
+
+
+def _number(value: Any, *, below: int) -> int:
     number = int(value)
-    if not 1 <= number < 1 << 31:
+    if not 1 <= number < below:
         raise ValueError
     return number

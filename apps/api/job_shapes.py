@@ -22,10 +22,20 @@ from apps.api.shapes import (
 )
 from apps.jobs.definition import MOST_TAGS
 from apps.jobs.target import METHODS
+from chrono.rules.policy import (
+    CATCHUP_POLICIES,
+    DEFAULT,
+    MOST_CONCURRENT,
+    MOST_FAILURES,
+    MOST_REMAINING,
+    OVERLAP_ALIASES,
+    OVERLAP_POLICIES,
+)
 from chrono.rules.retry import SELECTABLE
+from chrono.rules.schedule import KINDS
+from chrono.rules.watch import WatchKind
 
 JOB_STATES = ("active", "paused", "ended", "deleted")
-KINDS = ("cron", "interval", "run_at")
 NAME: Schema = {"type": "string", "maxLength": 200}
 TAG: Schema = {"type": "string", "pattern": "^[a-z0-9_.:/-]{1,50}$"}
 KEY: Schema = {
@@ -36,7 +46,71 @@ KEY: Schema = {
     "examples": ["nightly-report"],
 }
 DURATION: Schema = {"type": "string", "examples": ["60s"]}
-OVERLAP: Schema = {"type": "string", "enum": ["skip", "allow_all"]}
+OVERLAP: Schema = {
+    "type": "string",
+    "enum": list(OVERLAP_POLICIES),
+    "default": "skip",
+    "description": "What becomes of an occurrence while earlier runs are not over.",
+}
+ALIASES = sorted(
+    spelt
+    for name in OVERLAP_ALIASES
+    for spelt in {name, name.title(), name.upper()}
+    if spelt not in OVERLAP_POLICIES
+)
+OVERLAP_REQUEST: Schema = {
+    **OVERLAP,
+    "enum": [*OVERLAP_POLICIES, *ALIASES],
+    "description": f"{OVERLAP['description']} Words of other schedulers are read, too: "
+    "forbid and cancel_newest as skip, replace and cancel_in_progress as cancel_other, "
+    "queue as buffer_all, allow as allow_all.",
+}
+CATCHUP: Schema = {
+    "type": "string",
+    "enum": list(CATCHUP_POLICIES),
+    "default": DEFAULT.catchup_policy,
+    "description": "What becomes of occurrences missed by more than a minute: none "
+    "runs, the newest runs for all, all run, or those within `max_delay`.",
+}
+SWITCHES: dict[str, Schema] = {
+    "max_delay": {
+        **DURATION,
+        "description": "An occurrence that could not begin within this is skipped.",
+    },
+    "max_concurrent_runs": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_CONCURRENT,
+        "description": "How many runs may be live; where left out 1, and any number "
+        "for allow_all.",
+    },
+    "remaining_runs": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_REMAINING,
+        "description": "After so many runs of its schedule the job has ended. Another "
+        "number counts anew.",
+    },
+    "pause_on_failure": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_FAILURES,
+        "description": "After so many dead runs in a row the job is paused.",
+    },
+    "late_after": {
+        **DURATION,
+        "description": "A run that has not begun so long after it was due is reported.",
+    },
+    "max_runtime": {
+        **DURATION,
+        "description": "An attempt that takes longer is reported; it is not ended.",
+    },
+    "max_time_since_success": {
+        **DURATION,
+        "description": "A job without a success for so long is reported.",
+    },
+}
+"""Policies that are off where they are left out."""
 WHY: Schema = {
     "type": ["string", "null"],
     "maxLength": 1000,
@@ -107,16 +181,14 @@ COMMON: dict[str, Schema] = {
         "description": "Runs are due up to this much after their nominal instant, each "
         "job by its own fixed offset. Where left out: a minute, or half the period.",
     },
-    "overlap_policy": {
-        **OVERLAP,
-        "default": "skip",
-        "description": "What becomes of an occurrence while the last run is not over.",
-    },
+    "overlap_policy": OVERLAP,
+    "catchup_policy": CATCHUP,
     "queue": {**QUEUE, "pattern": "^[a-z0-9_.-]{1,64}$", "default": "default"},
     "priority": {**PRIORITY, "default": "normal"},
 }
 REQUEST: dict[str, Schema] = {
-    **{name: nullable(schema) for name, schema in COMMON.items()},
+    **{name: nullable(schema) for name, schema in (COMMON | SWITCHES).items()},
+    "overlap_policy": nullable(OVERLAP_REQUEST),
     "time_critical": {**nullable(FLAG), "description": "No jitter at all."},
     "target": TARGET,
     "payload": {"description": "Any JSON of up to 256 KiB and 32 levels."},
@@ -126,6 +198,10 @@ REQUEST: dict[str, Schema] = {
 ONE_KIND: list[Schema] = [
     {"required": [one], "properties": {one: TEXT}} for one in KINDS
 ]
+SHOWN: dict[str, Schema] = {
+    **COMMON,
+    **{name: nullable(schema) for name, schema in SWITCHES.items()},
+}
 SENT: dict[str, object] = {
     "key": "nightly-report",
     "name": "Report for the morning",
@@ -161,9 +237,26 @@ STATED: dict[str, Schema] = {
     "pause_note": TEXT,
     "paused_until": nullable(INSTANT),
     "paused_by": TEXT,
+    "runs_left": {
+        **nullable(WHOLE),
+        "description": "How many of `remaining_runs` are left; null where it has none.",
+    },
     "next_run_at": {**nullable(INSTANT), "description": "Nominal."},
     "next_due_at": {**nullable(INSTANT), "description": "With the job's jitter."},
     "last_run": {**LAST_RUN, "type": ["object", "null"]},
+    "skipped_count": {
+        **WHOLE,
+        "description": "Occurrences of the last 30 days that were decided not to run.",
+    },
+    "missed_count": {
+        **WHOLE,
+        "description": "Occurrences of the last 30 days that were missed by more than "
+        "a minute, whether they ran later or not.",
+    },
+    "counts_capped": {
+        **FLAG,
+        "description": "Whether only the newest were counted, some 1,000 rows.",
+    },
     "created_at": INSTANT,
     "updated_at": INSTANT,
     "deleted_at": nullable(INSTANT),
@@ -180,6 +273,7 @@ ITEM_TARGET = record(
 _ALWAYS = [
     *STATED,
     *("name", "tags", "jitter_window", "overlap_policy", "queue", "priority"),
+    *("catchup_policy", *SWITCHES),
 ]
 
 
@@ -191,6 +285,7 @@ JobPatch: Schema = ref("JobPatch")
 DeletedJob: Schema = ref("DeletedJob")
 NextList: Schema = ref("NextList")
 RevisionPage: Schema = ref("RevisionPage")
+EventPage: Schema = ref("EventPage")
 Reason: Schema = ref("Reason")
 Pause: Schema = ref("Pause")
 SkipNext: Schema = ref("SkipNext")
@@ -233,7 +328,7 @@ COMPONENTS: dict[str, Schema] = {
     "Job": record(
         {
             **STATED,
-            **COMMON,
+            **SHOWN,
             "target": TARGET,
             "payload": ANYTHING,
             "retry_policy": RETRY,
@@ -242,7 +337,7 @@ COMPONENTS: dict[str, Schema] = {
         required=[*_ALWAYS, "target", "payload", "retry_policy", "next_runs"],
     ),
     "JobItem": record(
-        {**STATED, **COMMON, "target": ITEM_TARGET}, required=[*_ALWAYS, "target"]
+        {**STATED, **SHOWN, "target": ITEM_TARGET}, required=[*_ALWAYS, "target"]
     ),
     "JobPage": record(
         {
@@ -256,8 +351,8 @@ COMPONENTS: dict[str, Schema] = {
             required=["key", "target"],
         ),
         "oneOf": ONE_KIND,
-        "description": "A job: exactly one of cron, interval and run_at, and what "
-        "belongs to it; null stands for left out.",
+        "description": "A job: exactly one of cron, interval, fixed_delay and run_at, "
+        "and what belongs to it; null stands for left out.",
         "examples": [SENT],
     },
     "JobByKeyRequest": {
@@ -314,9 +409,7 @@ COMPONENTS: dict[str, Schema] = {
                     {
                         "revision": WHOLE,
                         "created_at": INSTANT,
-                        **{
-                            n: s for n, s in COMMON.items() if n not in ("name", "tags")
-                        },
+                        **{n: s for n, s in SHOWN.items() if n not in ("name", "tags")},
                         "target": TARGET,
                         "retry_policy": RETRY,
                         "payload_bytes": {
@@ -325,6 +418,34 @@ COMPONENTS: dict[str, Schema] = {
                         },
                     },
                     required=["revision", "created_at", "target", "payload_bytes"],
+                ),
+            },
+            "next_cursor": nullable(TEXT),
+        }
+    ),
+    "EventPage": record(
+        {
+            "items": {
+                "type": "array",
+                "items": record(
+                    {
+                        "id": WHOLE,
+                        "at": INSTANT,
+                        "kind": {
+                            "type": "string",
+                            "enum": [kind.label for kind in WatchKind],
+                            "description": "late: a run has not begun. long: an "
+                            "attempt takes too long. no_success: the job did not "
+                            "succeed for too long.",
+                        },
+                        "over": {
+                            **FLAG,
+                            "description": "False where it was noticed, true where it "
+                            "is over.",
+                        },
+                        "run_id": nullable(UUID),
+                        "detail": {**TEXT, "description": "For people."},
+                    }
                 ),
             },
             "next_cursor": nullable(TEXT),

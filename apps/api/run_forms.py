@@ -48,6 +48,7 @@ def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
     """Return a run with everything that is public."""
     running = row.place == "lease" and detail.beat_at is not None
     trigger = row.kind if detail.trigger is None else detail.trigger
+    missed = detail.missed
     error = None
     if detail.error is not None and detail.error_reason is not None:
         error = {
@@ -68,6 +69,9 @@ def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
         "result": detail.result,
         "checkpoint": detail.checkpoint,
         "error": error,
+        "missed_from": None if missed is None else format_instant(missed.first),
+        "missed_to": None if missed is None else format_instant(missed.last),
+        "missed_count": None if missed is None else missed.count,
     }
 
 

@@ -7,17 +7,19 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies, pagination, query, shapes
-from apps.api.idempotency import repeatable
+from apps.api import bodies, pagination, past_shapes, query, shapes
+from apps.api.idempotency import once, repeatable
 from apps.api.run_forms import attempts_form, full_form, short_form
 from apps.api.view import ApiView
 from apps.runs import selectors
 from apps.runs.cancel import cancel_by
 from apps.runs.errors import RunNotFound
+from apps.runs.reschedule import reschedule
 from apps.runs.selectors import Filter, Key
 from apps.runs.store import JobRunKey
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Scope
+from chrono.rules.errors import BadValue
 from chrono.rules.states import RunState, status_of
 
 STATES = tuple(state.label for state in RunState)
@@ -122,6 +124,47 @@ class Cancel(ApiView):
             return Response(full_form(*found), status=status)
 
         return repeatable(request, effect)
+
+
+class Reschedule(ApiView):
+    """Moving a run that waits."""
+
+    scopes: ClassVar = {"POST": Scope.OPERATE}
+
+    @extend_schema(
+        operation_id="reschedule_run",
+        request=shapes.json(past_shapes.Reschedule),
+        responses={200: shapes.Run},
+        parameters=[shapes.IDEMPOTENCY_KEY],
+    )
+    def post(self, request: Request, run_id: str) -> Response:
+        """Have a run that waits for its time, a retry or a gate come due at another
+        instant; at once for one that is over. Its `scheduled_for` stays.
+
+        409 for one that waits for nothing but a worker, runs, or is over.
+        """
+        run = _id(run_id)
+        fields = bodies.fields(request, known=("due_at", "reason"))
+        reason = bodies.take_reason(fields)
+        due_at = bodies.instant(fields, "due_at")
+        if due_at is None:
+            raise BadValue("due_at is missing: an instant.", field="due_at")
+
+        def effect() -> Response:
+            conn = raw_connection()
+            reschedule(
+                conn,
+                run,
+                due_at=due_at,
+                tenant=self.tenant,
+                actor=self.actor,
+                reason=reason,
+            )
+            return Response(
+                full_form(*selectors.get_run(conn, run, tenant=self.tenant))
+            )
+
+        return once(request, effect)
 
 
 def page_of(request: Request, *, tenant: int, job: UUID | None) -> Response:

@@ -15,6 +15,7 @@ from apps.jobs.definition import parse_schedule
 from apps.runtime.django_session import raw_connection
 from apps.runtime.store import read_clock
 from apps.tenants.actor import Scope
+from apps.tenants.directory import find_timezone
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import Millis, format_instant, parse_instant
@@ -44,7 +45,9 @@ class Preview(ApiView):
         fields = bodies.fields(request, known=KNOWN)
         conn = raw_connection()
         after = _after(fields.get("after"), now=int(read_clock(conn)))
-        schedule, window = parse_schedule(fields, anchor=after)
+        schedule, window = parse_schedule(
+            fields, anchor=after, timezone=find_timezone(conn, tenant=self.tenant)
+        )
         count = bodies.whole(fields, "count", least=1, most=MOST, default=USUAL)
         found = foresee(schedule, after=after, count=count)
         load = None
@@ -81,12 +84,14 @@ class Suggest(ApiView):
         at are eight days from now, or around the first fire of a cron that is seldom.
         """
         fields = bodies.fields(request, known=WANTED)
+        conn = raw_connection()
         wanted, _ = parse_schedule(
-            {name: fields[name] for name in fields if name in SCHEDULE_FIELDS}, anchor=0
+            {name: fields[name] for name in fields if name in SCHEDULE_FIELDS},
+            anchor=0,
+            timezone=find_timezone(conn, tenant=self.tenant),
         )
         if not isinstance(wanted, CronSchedule):
             raise BadValue("Only a cron has minutes to choose from.", field="cron")
-        conn = raw_connection()
         found = forecast.suggest(
             conn,
             wanted,

@@ -4,7 +4,7 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
-from apps.api import job_shapes, shapes
+from apps.api import job_shapes, past_shapes, shapes
 
 _MEDIA = "application/problem+json"
 _BODY_REFUSALS = ("411", "413", "415", "422")
@@ -60,7 +60,13 @@ def complete(
     """Add the named shapes, the way in, and to each operation its refusals."""
     components = result.setdefault("components", {})
     components["schemas"] = dict(
-        sorted({**shapes.COMPONENTS, **job_shapes.COMPONENTS}.items())
+        sorted(
+            {
+                **shapes.COMPONENTS,
+                **job_shapes.COMPONENTS,
+                **past_shapes.COMPONENTS,
+            }.items()
+        )
     )
     components["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "An API key."}

@@ -145,18 +145,37 @@ SCHEDULE: dict[str, Schema] = {
     },
     "timezone": {
         "type": "string",
-        "description": "An IANA name; UTC where left out.",
+        "description": "An IANA name; a new job's is its tenant's where left out.",
         "examples": ["Europe/Berlin"],
     },
     "seconds": {"type": "boolean", "description": "Six columns, seconds first."},
-    "dst_gap": {"type": "string", "enum": ["shift", "skip"]},
-    "dst_fold": {"type": "string", "enum": ["first", "second", "both"]},
+    "dst_gap": {
+        "type": "string",
+        "enum": ["shift", "skip"],
+        "description": "On a day that lacks its time: fire right after the gap "
+        "(shift, where left out), or not.",
+    },
+    "dst_fold": {
+        "type": "string",
+        "enum": ["first", "second", "both"],
+        "description": "On a day that has its time twice; first where left out.",
+    },
     "interval": {
         "type": "string",
         "description": "A duration: 90s, 15m, 2h or PT1H30M.",
         "examples": ["15m"],
     },
-    "starts_at": {**INSTANT, "description": "From where an interval counts."},
+    "fixed_delay": {
+        "type": "string",
+        "description": "A duration, counted from the end of each run.",
+        "examples": ["5m"],
+    },
+    "starts_at": {
+        **INSTANT,
+        "description": "No run before it. An interval counts from it and a fixed delay "
+        "runs first at it; both from the job's creation where left out.",
+    },
+    "ends_at": {**INSTANT, "description": "No run after it; one at it still."},
     "run_at": {**INSTANT, "description": "A single instant."},
 }
 
@@ -256,6 +275,16 @@ COMPONENTS: dict[str, Schema] = {
                 "type": ["object", "null"],
                 "description": "Of the last attempt that failed.",
             },
+            "missed_from": {
+                **nullable(INSTANT),
+                "description": "Of a run that stands for several missed occurrences: "
+                "the first one's scheduled_for.",
+            },
+            "missed_to": {**nullable(INSTANT), "description": "The last one's."},
+            "missed_count": {
+                **nullable(WHOLE),
+                "description": "How many they are, its own included.",
+            },
         }
     ),
     "RunPage": record(
@@ -306,8 +335,8 @@ COMPONENTS: dict[str, Schema] = {
             },
             required=[],
         ),
-        "description": "A schedule's fields: exactly one of cron, interval and run_at, "
-        "and what belongs to it; null stands for left out.",
+        "description": "A schedule's fields: exactly one of cron, interval, "
+        "fixed_delay and run_at, and what belongs to it; null stands for left out.",
     },
     "Preview": record(
         {

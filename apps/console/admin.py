@@ -3,14 +3,15 @@
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
 
-from apps.console import access, engine, jobs, runs
+from apps.console import access, engine, jobs, past, runs
 from apps.console.models import DeadLetter, Occurrence, Partition, Run, Worker
-from apps.jobs.models import Job
+from apps.jobs.models import Job, JobRevision
 from apps.tenants.models import ApiKey, AuditEvent, Tenant
 
 admin.site.unregister([User, Group])
 admin.site.register(User, access.PeopleAdmin)
 admin.site.register(Job, jobs.JobAdmin)
+admin.site.register(JobRevision, past.RevisionAdmin)
 admin.site.register(Run, runs.RunAdmin)
 admin.site.register(DeadLetter, runs.DeadLetterAdmin)
 admin.site.register(Occurrence, runs.OccurrenceAdmin)

@@ -138,7 +138,7 @@ def _value(one: Input, text: str) -> Any:
     if one.kind == "uuid":
         return _uuid(text)
     if one.kind == "instant":
-        return _instant(text)
+        return read_instant(text)
     if one.kind == "tag":
         return check_tag(text)
     if one.kind == "number":
@@ -159,7 +159,10 @@ def _uuid(text: str) -> UUID:
         raise BadValue("This is no id.") from None
 
 
-def _instant(text: str) -> Millis:
-    """Return what a browser's field for date and time means: UTC, unless it says."""
+def read_instant(text: str) -> Millis:
+    """Return what a browser's field for date and time means: UTC, unless it says.
+
+    Raises BadInstant.
+    """
     naive = "Z" not in text and "+" not in text[10:] and "-" not in text[10:]
     return parse_instant(f"{text}Z" if naive else text)

@@ -16,7 +16,6 @@ from django import forms
 from apps.console.pages import LONGEST_REASON, blame
 from apps.console.shown import is_hidden_in, masked, unmasked
 from apps.jobs.definition import (
-    OVERLAP_POLICIES,
     Definition,
     parse_definition,
     parse_schedule,
@@ -30,6 +29,7 @@ from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.jitter import default_window
+from chrono.rules.policy import OVERLAP_POLICIES
 from chrono.rules.schedule import schedule_from_json
 from chrono.rules.states import Priority
 

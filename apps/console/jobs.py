@@ -17,7 +17,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from apps.console import filters, shown
+from apps.console import filters, past, shown
+from apps.console.addresses import RUN, job_page, load_job
 from apps.console.filters import Input
 from apps.console.job_form import (
     BLAMED,
@@ -29,6 +30,7 @@ from apps.console.job_form import (
 )
 from apps.console.lists import KeysetAdmin, Listing, Page
 from apps.console.pages import (
+    InstantField,
     Question,
     ReasonForm,
     ask,
@@ -37,25 +39,32 @@ from apps.console.pages import (
     fieldsets,
     render,
 )
-from apps.console.runs import RUN
 from apps.console.who import actor_of, now_of
-from apps.jobs import commands, insights, store
+from apps.jobs import commands, insights, watch_store
 from apps.jobs.definition import parse_schedule
 from apps.jobs.forecast import MOST_LOAD, measure_load
 from apps.jobs.manual import UNSET, run_now
 from apps.jobs.models import Job as JobRow
-from apps.jobs.selectors import read_jobs
+from apps.jobs.selectors import PAST_EVENT, read_jobs
 from apps.jobs.store import Job, LongRuns
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
 from apps.tenants.models import Tenant
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
-from chrono.rules.instants import Millis, format_instant, parse_instant, to_millis
+from chrono.rules.instants import Millis, format_instant, parse_instant
 from chrono.rules.preview import Foreseen, foresee
+from chrono.rules.watch import WatchKind
 
 PAGE = "chrono_jobs_job"
 FIRES = 10
+BREACHES = 10
+EVENTS = 10
+WATCHED = {
+    WatchKind.LATE: "A run has not begun",
+    WatchKind.LONG: "An attempt takes too long",
+    WatchKind.NO_SUCCESS: "No success for too long",
+}
 RUNS_LONG = format_html(
     '<span class="chrono-state chrono-bad">{}</span>', "longer than its period"
 )
@@ -70,9 +79,8 @@ class PauseForm(ReasonForm):
         widget=forms.TextInput(attrs={"class": "vTextField"}),
         help_text="Shown beside the job while it is paused.",
     )
-    until = forms.DateTimeField(
+    until = InstantField(
         required=False,
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
         help_text="In UTC; then it goes on by itself. Left out: until it is resumed.",
     )
     field_order = ("note", "until", "reason")
@@ -115,11 +123,10 @@ class Doing:
 
 
 def _pause(doing: Doing) -> str:
-    until = doing.given["until"]
     commands.pause_job(
         doing.job.id,
         note=doing.given["note"],
-        until=None if until is None else to_millis(until),
+        until=doing.given["until"],
         **doing.by,
     )
     return "The job is paused."
@@ -315,16 +322,18 @@ class JobAdmin(KeysetAdmin):
     @admin.display(description="Next run")
     def next_run(self, job: Any) -> SafeString | str:
         """Return its next nominal instant."""
-        moment = job.public["next_run_at"]
-        return shown.NOTHING if moment is None else _instant(moment, job.now)
+        moment, left = job.public["next_run_at"], job.public["runs_left"]
+        told = shown.NOTHING if moment is None else _instant(moment, job.now)
+        return told if left is None else _over(told, _runs_left(left))
 
     @admin.display(description="Last run")
     def last_run(self, job: Any) -> SafeString | str:
         """Return how its last run went, as a link to it."""
-        last = job.public["last_run"]
-        if last is None:
-            return shown.NOTHING
-        return shown.link(RUN, _last(last), last["id"])
+        last, counts = job.public["last_run"], _counts(job.public)
+        told = shown.NOTHING
+        if last is not None:
+            told = shown.link(RUN, _last(last), last["id"])
+        return _over(told, counts) if counts else told
 
     @admin.display(description="Target")
     def calls(self, job: Any) -> str:
@@ -340,11 +349,10 @@ class JobAdmin(KeysetAdmin):
         """Pause several jobs, once that is confirmed."""
 
         def act(given: Mapping[str, Any]) -> str:
-            until = given["until"]
             outcomes = commands.pause_jobs(
                 _chosen(request),
                 note=given["note"],
-                until=None if until is None else to_millis(until),
+                until=given["until"],
                 actor=actor_of(request),
                 reason=given["reason"],
             )
@@ -411,14 +419,14 @@ class JobAdmin(KeysetAdmin):
             for verb in DEEDS
         ]
         run = path("<str:object_id>/run/", wrap(self.run_view), name=f"{PAGE}_run")
-        return [*own, run, *super().get_urls()]
+        return [*own, run, *past.urls(self), *super().get_urls()]
 
     def deed_view(
         self, request: HttpRequest, object_id: str, verb: str
     ) -> HttpResponse:
         """Ask for and do one of the deeds."""
-        job, (question, deed) = _load(object_id), DEEDS[verb]
-        here = _page_of(job)
+        job, (question, deed) = load_job(object_id), DEEDS[verb]
+        here = job_page(job.id)
 
         def act(given: Mapping[str, Any]) -> tuple[str, str]:
             return deed(Doing(job=job, actor=actor_of(request), given=given)), here
@@ -436,8 +444,8 @@ class JobAdmin(KeysetAdmin):
 
     def run_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Run a job at once."""
-        job = _load(object_id)
-        here = _page_of(job)
+        job = load_job(object_id)
+        here = job_page(job.id)
 
         def act(given: Mapping[str, Any]) -> tuple[str, str]:
             text = given["payload"]
@@ -470,7 +478,7 @@ class JobAdmin(KeysetAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """Show a job with its form, or the form of a new one."""
-        job = None if object_id is None else _load(object_id)
+        job = None if object_id is None else load_job(object_id)
         source = _source(request) if job is None else None
         foreseen = None
         if request.method == "POST":
@@ -501,6 +509,11 @@ class JobAdmin(KeysetAdmin):
             form=form,
             zones=zones(),
             foreseen=foreseen,
+            watched=None if job is None else _watched(job, now_of(request)),
+            why=None if job is None else past.ask_why(job, now_of(request)),
+            backfills=None
+            if job is None
+            else past.show_backfills(job, now_of(request)),
         )
 
     def _save(self, request: HttpRequest, form: JobForm) -> HttpResponse | None:
@@ -529,21 +542,10 @@ class JobAdmin(KeysetAdmin):
         )
 
 
-def _load(object_id: str) -> Job:
-    try:
-        ident = UUID(object_id)
-    except ValueError:
-        raise Http404 from None
-    found = store.load_jobs(raw_connection(), jobs=[ident])
-    if not found:
-        raise Http404
-    return found[0]
-
-
 def _source(request: HttpRequest) -> Job | None:
     """Return the job that a new one is to be a clone of."""
     given = request.POST.get("clone_of") or request.GET.get("clone")
-    return _load(given) if given else None
+    return load_job(given) if given else None
 
 
 def _initial(job: Job | None, source: Job | None) -> dict[str, Any]:
@@ -641,6 +643,7 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
             "Last run",
             shown.NOTHING if last is None else shown.link(RUN, _last(last), last["id"]),
         ),
+        ("In 30 days", _counts(public) or "none skipped or missed"),
         ("Key", shown.code(job.key)),
         ("Tags", _tags(job.tags) if job.tags else shown.NOTHING),
         ("Id", shown.code(job.id)),
@@ -649,6 +652,8 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
         ("Created", shown.instant(job.created_at, now)),
         ("Changed", shown.instant(job.updated_at, now)),
     ]
+    if public["runs_left"] is not None:
+        facts.insert(1, ("Runs left", f"{public['runs_left']:,}"))
     return {
         "badge": shown.state(public["state"]),
         "deleted": deleted,
@@ -661,6 +666,38 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
         else shown.instant(job.paused_until, now),
         "facts": facts,
     }
+
+
+def _watched(job: Job, now: Millis) -> dict[str, Any]:
+    """Return what is wrong with a job now, and what was noticed of it last."""
+    conn = raw_connection()
+    wrong = watch_store.list_breaches(conn, job=job.id, limit=BREACHES + 1)
+    events = watch_store.list_events(conn, job=job.id, before=PAST_EVENT, limit=EVENTS)
+    return {
+        "wrong": [
+            {
+                "what": WATCHED[one.kind],
+                "since": shown.instant(one.since, now),
+                "detail": one.detail,
+                "run": _run_link(one.run_id),
+            }
+            for one in wrong[:BREACHES]
+        ],
+        "more": len(wrong) > BREACHES,
+        "events": [
+            {
+                "at": shown.instant(one.at, now),
+                "what": WATCHED[one.kind] + (": over" if one.over else ""),
+                "detail": one.detail,
+                "run": _run_link(one.run_id),
+            }
+            for one in events
+        ],
+    }
+
+
+def _run_link(run: UUID | None) -> SafeString | str:
+    return "" if run is None else shown.link(RUN, "run", run)
 
 
 def _tags(tags: Sequence[str]) -> SafeString:
@@ -676,6 +713,24 @@ def _last(last: Mapping[str, Any]) -> SafeString:
     """Return how the last run stands; where it waits its own page knows better."""
     over = last["finished_at"] is not None
     return shown.state(last["state"] if over else last["status"], last["reason"])
+
+
+def _counts(public: Mapping[str, Any]) -> str:
+    """Return how many occurrences were skipped and missed; empty for none."""
+    least = "at least " if public["counts_capped"] else ""
+    return ", ".join(
+        f"{least}{public[name]:,} {word}"
+        for name, word in (("skipped_count", "skipped"), ("missed_count", "missed"))
+        if public[name]
+    )
+
+
+def _runs_left(left: int) -> str:
+    return f"{left:,} {'run' if left == 1 else 'runs'} left"
+
+
+def _over(told: object, quiet: str) -> SafeString:
+    return format_html('{}<br><span class="quiet">{}</span>', told, quiet)
 
 
 def _chosen(request: HttpRequest) -> list[UUID]:
@@ -696,7 +751,3 @@ def _told(outcomes: Sequence[Any], verb: str) -> str:
 
 def _instant(text: str, now: Millis) -> SafeString | str:
     return shown.instant(parse_instant(text), now)
-
-
-def _page_of(job: Job) -> str:
-    return reverse(f"admin:{PAGE}_change", args=[job.id])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, cast, override
 
 from django import forms
 from django.contrib import messages
@@ -11,14 +11,36 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
+from apps.console.filters import read_instant
 from apps.console.lists import Base
 from apps.console.names import plural
 from chrono.rules.errors import ChronoError
+from chrono.rules.instants import Millis, format_instant
 
 LONGEST_REASON = 1_000
 
 type Crumb = tuple[str, str]
 """A text and an address; the last one's is empty."""
+
+
+class InstantField(forms.Field):
+    """An instant in UTC; its value is `Millis`, or None where it is left out."""
+
+    widget = forms.TextInput(attrs={"type": "datetime-local", "step": "1"})
+
+    @override
+    def to_python(self, value: Any) -> Millis | None:
+        text = str(value or "").strip()
+        if not text:
+            return None
+        try:
+            return read_instant(text)
+        except ChronoError as error:
+            raise forms.ValidationError(error.message) from None
+
+    @override
+    def prepare_value(self, value: Any) -> Any:
+        return format_instant(value)[:-1] if isinstance(value, int) else value
 
 
 class ReasonForm(forms.Form):

@@ -7,20 +7,31 @@ from uuid import UUID
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.console import filters, shown, store
+from apps.console import filters, past, shown, store
+from apps.console.addresses import JOB, RUN, read_id
 from apps.console.filters import Input
 from apps.console.lists import KeysetAdmin, Listing, Page
 from apps.console.models import Occurrence, Run
-from apps.console.pages import Question, ask, crumbs, render
+from apps.console.pages import (
+    InstantField,
+    Question,
+    ReasonForm,
+    ask,
+    crumbs,
+    render,
+)
 from apps.console.who import actor_of, now_of
 from apps.jobs import store as jobs
 from apps.runs import selectors
 from apps.runs.cancel import cancel_by
 from apps.runs.errors import RunNotFound
+from apps.runs.reschedule import reschedule
 from apps.runs.selectors import Filter, Key
 from apps.runs.store import AttemptRow, JobRunKey, RunDetail, RunRow
+from apps.runs.waits import why_waiting
 from apps.runtime.django_session import raw_connection
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
@@ -40,8 +51,16 @@ from chrono.rules.states import (
 
 STATES = [one.label for one in RunState]
 REASONS = [one.label for one in Reason]
-JOB = "chrono_jobs_job_change"
-RUN = "chrono_console_run_change"
+MOVABLE = frozenset({RunState.SCHEDULED, RunState.RETRYING, RunState.PARKED})
+
+
+class MoveForm(ReasonForm):
+    """To when."""
+
+    due_at = InstantField(
+        label="Due at", help_text="In UTC; one that is over means at once."
+    )
+    field_order = ("due_at", "reason")
 
 
 class RunAdmin(KeysetAdmin):
@@ -123,12 +142,20 @@ class RunAdmin(KeysetAdmin):
 
     @override
     def get_urls(self) -> list[URLPattern]:
-        own = path(
-            "<str:object_id>/cancel/",
-            self.admin_site.admin_view(self.cancel_view),
-            name="chrono_console_run_cancel",
-        )
-        return [own, *super().get_urls()]
+        wrap = self.admin_site.admin_view
+        own = [
+            path(
+                "<str:object_id>/cancel/",
+                wrap(self.cancel_view),
+                name="chrono_console_run_cancel",
+            ),
+            path(
+                "<str:object_id>/move/",
+                wrap(self.move_view),
+                name="chrono_console_run_move",
+            ),
+        ]
+        return [*own, *super().get_urls()]
 
     @override
     def changeform_view(
@@ -155,8 +182,9 @@ class RunAdmin(KeysetAdmin):
             state_word=state.label,
             status_word=status_of(state),
             over=is_final(state),
+            movable=state in MOVABLE,
             cancelling=row.cancel and not is_final(state),
-            waits=_waits(row, now),
+            waits=why_waiting(raw_connection(), row, now),
             instants=_instants(row, now),
             facts=_facts(row, detail, now),
             attempts=[_attempt(one, now) for one in failed],
@@ -193,6 +221,41 @@ class RunAdmin(KeysetAdmin):
             ),
             button="Cancel the run",
             danger=True,
+        )
+        way = crumbs(self, (str(row.id), here))
+        return ask(request, self, question, way=way, act=act, back=here)
+
+    def move_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Have a waiting run come due at another instant."""
+        row, _ = _get(object_id)
+        here = reverse(f"admin:{RUN}", args=[str(row.id)])
+
+        def act(given: Any) -> tuple[str, str]:
+            conn = raw_connection()
+            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
+            due = reschedule(
+                conn,
+                row.id,
+                due_at=given["due_at"],
+                tenant=job.tenant,
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
+            return f"The run is due at {format_instant(due)}.", here
+
+        due = (
+            "" if row.due_at is None else f" It is due at {format_instant(row.due_at)}."
+        )
+        question = Question(
+            title=f"Move a run of {row.job_key}?",
+            text=(
+                f"The run for {format_instant(scheduled_for_of(row.id))} is "
+                f"{selectors.state_of(row).label}.{due} Only one that waits for its "
+                "time, a retry or a gate can be moved; what it was scheduled for stays."
+            ),
+            button="Move the run",
+            form=MoveForm,
+            initial={"due_at": row.due_at},
         )
         way = crumbs(self, (str(row.id), here))
         return ask(request, self, question, way=way, act=act, back=here)
@@ -253,7 +316,7 @@ class DeadLetterAdmin(KeysetAdmin):
     ) -> HttpResponse:
         """Show one dead letter."""
         now = now_of(request)
-        letter: Any = self.get_queryset(request).filter(pk=_uuid(object_id)).first()
+        letter: Any = self.get_queryset(request).filter(pk=read_id(object_id)).first()
         if letter is None:
             raise Http404
         _name_jobs([letter], now)
@@ -312,6 +375,7 @@ class OccurrenceAdmin(KeysetAdmin):
         for row in found[: self.list_per_page]:
             one = Occurrence(id=row.run_id or UUID(int=0))
             one.row, one.now = row, cl.now  # type: ignore[attr-defined]
+            one.job = job  # type: ignore[attr-defined]
             rows.append(one)
         following = None
         if len(found) > self.list_per_page:
@@ -338,7 +402,11 @@ class OccurrenceAdmin(KeysetAdmin):
         """Return what was decided and why."""
         word = Outcome(one.row.outcome).name.lower()
         reason = None if one.row.reason is None else Reason(one.row.reason).label
-        return shown.state(word, reason)
+        told = shown.state(word, reason)
+        if one.row.outcome == Outcome.FIRED:
+            return told
+        why = past.why_link(one.job, "Why?", one.row.scheduled_for)
+        return format_html("{} {}", told, why)
 
     @admin.display(description="Run")
     def run(self, one: Any) -> SafeString | str:
@@ -365,15 +433,8 @@ class OccurrenceAdmin(KeysetAdmin):
 
 def _get(object_id: str | None) -> tuple[RunRow, RunDetail]:
     try:
-        return selectors.get_run(raw_connection(), _uuid(object_id), tenant=None)
+        return selectors.get_run(raw_connection(), read_id(object_id), tenant=None)
     except RunNotFound:
-        raise Http404 from None
-
-
-def _uuid(text: str | None) -> UUID:
-    try:
-        return UUID(text or "")
-    except ValueError:
         raise Http404 from None
 
 
@@ -460,23 +521,11 @@ def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, objec
         facts.append(("Lease until", shown.instant(lease, now)))
     if row.kind == TimerKind.RETRY:
         facts.append(("Next retry at", shown.instant(row.due_at, now)))
+    if detail.missed is not None:
+        since = shown.instant(detail.missed.first, now)
+        facts.append(("Missed occurrences", detail.missed.count))
+        facts.append(("Missed since", since))
     return facts
-
-
-def _waits(row: RunRow, now: Millis) -> str:
-    """Return why it is not running, where it waits."""
-    state = selectors.state_of(row)
-    if is_final(state) or state is RunState.RUNNING:
-        return ""
-    if state is RunState.PARKED:
-        return "It is set aside; the reason says by what."
-    if row.due_at is not None and row.due_at > now:
-        return f"It is due {shown.relative(row.due_at - now)}."
-    if state is RunState.READY and row.queue is not None:
-        if not store.is_queue_served(raw_connection(), queue=row.queue):
-            return f"No worker asks for the queue {row.queue}."
-        return "It waits for a free worker."
-    return "It is due, and waits for a scheduler to dispatch it."
 
 
 def _attempt(one: AttemptRow, now: Millis) -> dict[str, Any]:

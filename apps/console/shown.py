@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from apps.jobs.public import HIDDEN
+from apps.jobs.public import CHANGED, HIDDEN
 from chrono.rules.instants import (
     DAY,
     HOUR,
@@ -204,5 +204,5 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    # A number of tokens or a switch named so is no secret.
-    return isinstance(value, str) and bool(_SECRET.search(name))
+    # A number of tokens or a switch named so is no secret, nor is what stands for one.
+    return isinstance(value, str) and value != CHANGED and bool(_SECRET.search(name))

@@ -1,17 +1,19 @@
 """The statements of this room, one function a file: they look, and write nothing."""
 
+import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from apps.runtime import sql
 from apps.runtime.locks import PARTITION_LOCKS
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis
-from chrono.rules.lease import LEASE_TTL
 
 _SQL = {
     name: sql.load("console", name)
-    for name in ("list_occurrences", "list_led", "is_queue_served")
+    for name in ("list_led", "list_occurrences", "list_payloads")
 }
 
 
@@ -61,13 +63,15 @@ def list_occurrences(
     return [OccurrenceRow(**dict(zip(names, row, strict=True))) for row in rows]
 
 
+def list_payloads(
+    conn: Connection, *, job: uuid.UUID, revisions: Sequence[int]
+) -> dict[int, Any]:
+    """Return the payloads of some of a job's revisions, of those that have one."""
+    rows = _SQL["list_payloads"].run(conn, {"job": job, "revisions": list(revisions)})
+    return {revision: json.loads(payload) for revision, payload in rows}
+
+
 def list_led(conn: Connection) -> set[int]:
     """Return the partitions that are led right now."""
     rows = _SQL["list_led"].run(conn, {"partitions": PARTITION_LOCKS})
     return {part for (part,) in rows}
-
-
-def is_queue_served(conn: Connection, *, queue: str) -> bool:
-    """Return whether a worker that still beats claims from this queue."""
-    [(served,)] = _SQL["is_queue_served"].run(conn, {"queue": queue, "ttl": LEASE_TTL})
-    return bool(served)

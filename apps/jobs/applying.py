@@ -12,6 +12,7 @@ from apps.jobs.editing import Edit, Outcome, check_run_at, compare, create, new_
 from apps.jobs.errors import JobNotFound, KeyTaken, VersionConflict
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor, Scope
+from apps.tenants.directory import find_timezone
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import Millis
 
@@ -153,18 +154,20 @@ def _look(wanted: Sequence[Wanted], tenant: int, now: Millis | None) -> list[Out
     ids = store.find_jobs(conn, tenant=tenant, keys=[entry.key for entry in wanted])
     found = store.load_jobs(conn, jobs=list(ids.values()))
     jobs = {job.key: job for job in found if job.deleted_at is None}
+    timezone = find_timezone(conn, tenant=tenant)
     now = store.read_instant(conn).now if now is None else now
     outcomes = []
     for entry in wanted:
         job = jobs.get(entry.key)
         try:
             if job is not None:
-                change = compare(job, _edit_of(entry, job.id))
+                edit = _edit_of(entry, job.id).met(job, timezone=timezone)
+                change = compare(job, edit)
                 check_run_at(change, now=now)
                 outcomes.append(change.outcome())
                 continue
             if isinstance(entry, Definition):
-                create(entry, job_id=new_id(now), now=now)
+                create(entry.in_zone(timezone), job_id=new_id(now), now=now)
         except BadValue as error:
             raise type(error)(
                 f"{entry.key}: {error.message}", field=error.field

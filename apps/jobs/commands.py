@@ -14,7 +14,7 @@ transaction. A job of a tenant that the actor does not see is not found.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import batched
 from typing import Any
 from uuid import UUID
@@ -32,15 +32,17 @@ from apps.jobs.editing import (
     create,
     new_id,
 )
-from apps.jobs.errors import JobNotFound, KeyTaken
+from apps.jobs.errors import JobDeleted, JobNotFound, KeyTaken
 from apps.jobs.json_value import check_note
-from apps.jobs.planning import LEDGER_KEPT, Timer
+from apps.jobs.planning import Timer
 from apps.jobs.public import audited
+from apps.jobs.selectors import read_decisions
 from apps.jobs.transactions import Open, open_change
 from apps.runs import store as runs
 from apps.runtime.sessions import Connection
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
+from apps.tenants.directory import find_timezone
 from apps.tenants.errors import TenantNotFound
 from apps.tenants.event import Event
 from chrono.rules.errors import BadValue
@@ -64,7 +66,18 @@ _VERBS = {
     "skipped": "skip_next",
     "deleted": "delete",
     "restored": "restore",
+    "replanned": "replan",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pausing:
+    """A job to be paused, as it was when that was decided."""
+
+    job_id: UUID
+    changes: int
+    """The number of its last change."""
+    note: str
 
 
 def create_job(
@@ -77,8 +90,9 @@ def create_job(
 ) -> Outcome:
     """Create a job and plan its first occurrence.
 
-    The tenant is the actor's, or the default one. Raises Forbidden, TenantNotFound,
-    KeyTaken, JobsBusy, or BadValue for a `run_at` more than a day back.
+    The tenant is the actor's, or the default one; a cron that names no time zone gets
+    the tenant's. Raises Forbidden, TenantNotFound, KeyTaken, JobsBusy, or BadValue for
+    a `run_at` more than a day back.
     """
     [outcome] = create_jobs(
         [definition], tenant=tenant, actor=actor, reason=reason, now=now
@@ -122,7 +136,8 @@ def change_job(
     """Give a job a new definition, whole; where nothing differs, do nothing.
 
     Another schedule or jitter window begins a new plan; what the old one left open up
-    to now is decided first. Anything else is a new revision of the same plan. Raises
+    to now is decided first. Anything else is a new revision of the same plan. A cron
+    that names no time zone keeps the one that the job has. Raises
     Forbidden, JobNotFound, VersionConflict, JobsBusy, or BadValue for another key or a
     `run_at` that is over.
     """
@@ -262,6 +277,30 @@ def resume_due(
         )
 
 
+def pause_if_unchanged(
+    conn: Connection,
+    pausing: Sequence[Pausing],
+    *,
+    actor: Actor,
+    reason: str,
+    now: Millis | None = None,
+) -> list[Outcome]:
+    """Pause those of these jobs that nobody has changed, paused or deleted meanwhile.
+
+    ``conn`` is an autocommit session; at most 500 jobs a call. Raises JobsBusy.
+    """
+    edits = [
+        Edit(job_id=one.job_id, paused=True, note=one.note, by=actor.name)
+        for one in pausing
+    ]
+    judged = {one.job_id: one.changes for one in pausing}
+    with open_change(conn) as opened:
+        found = _lock(opened.conn, edits, tenant=None)
+        same = {job for job, row in found.items() if row.changes == judged[job]}
+        here = [edit for edit in edits if edit.job_id in same]
+        return _edit(opened, here, found, actor=actor, reason=reason, now=now)
+
+
 def skip_next(
     job_id: UUID,
     *,
@@ -334,6 +373,27 @@ def restore_job(
     return outcome
 
 
+def replan_jobs(
+    jobs: Mapping[UUID, int],
+    *,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> list[Outcome]:
+    """Plan jobs anew, by the rules of their time zones as they are now.
+
+    At most 500, each with the number of its last change; who has changed since is left
+    out. Raises Forbidden, JobsBusy.
+    """
+    actor.require(Scope.WRITE)
+    edits = [Edit(job_id=job, replan=True) for job in jobs]
+    with open_change() as opened:
+        found = _lock(opened.conn, edits, tenant=actor.tenant)
+        same = {job for job, row in found.items() if row.changes == jobs[job]}
+        here = [edit for edit in edits if edit.job_id in same]
+        return _edit(opened, here, found, actor=actor, reason=reason, now=now)
+
+
 def edit_jobs(
     edits: Sequence[Edit],
     *,
@@ -368,6 +428,16 @@ def tenant_of(actor: Actor, tenant: int | None) -> int:
     return tenant
 
 
+def lock_living(opened: Open, job_id: UUID, actor: Actor) -> store.Job:
+    """Lock a job that the actor sees and return it. Raises JobNotFound, JobDeleted."""
+    found = _lock(opened.conn, [Edit(job_id=job_id)], tenant=actor.tenant)
+    if job_id not in found:
+        raise JobNotFound(f"There is no job {job_id}.")
+    if found[job_id].deleted_at is not None:
+        raise JobDeleted(f"The job {job_id} is deleted; restore it first.")
+    return found[job_id]
+
+
 def _create(
     opened: Open,
     definitions: Sequence[Definition],
@@ -378,11 +448,18 @@ def _create(
     now: Millis | None,
 ) -> list[Outcome]:
     conn = opened.conn
+    timezone = find_timezone(conn, tenant=tenant)
     instant = store.read_instant(conn)
     now = instant.now if now is None else now
     made = [
-        create(d, job_id=new_id(now), now=now, tenant=tenant, by=actor.name)
-        for d in definitions
+        create(
+            definition.in_zone(timezone),
+            job_id=new_id(now),
+            now=now,
+            tenant=tenant,
+            by=actor.name,
+        )
+        for definition in definitions
     ]
     inserted = store.insert_jobs(
         conn, jobs=[new.job for new in made], tenant=tenant, now=now
@@ -441,8 +518,11 @@ def _edit(
     for edit in edits:
         if edit.job_id not in jobs:
             raise JobNotFound(f"There is no job {edit.job_id}.")
+    defining = {jobs[edit.job_id].tenant for edit in edits if edit.defines}
+    timezones = {one: find_timezone(opened.conn, tenant=one) for one in defining}
     changes = [
-        compare(jobs[edit.job_id], edit.met(jobs[edit.job_id])) for edit in edits
+        compare(job, edit.met(job, timezone=timezones.get(job.tenant, "UTC")))
+        for edit, job in ((edit, jobs[edit.job_id]) for edit in edits)
     ]
     effective = [change for change in changes if change.actions]
     skipped: dict[UUID, tuple[Millis, ...]] = {}
@@ -468,7 +548,7 @@ def _write(
     epochs = store.bump_epochs(conn, parts=[job.part for job in jobs])
     instant = store.read_instant(conn)
     now = instant.now if now is None else now
-    decided = store.read_decided(conn, jobs=jobs, since=now - LEDGER_KEPT)
+    decided = read_decisions(conn, jobs, now=now)
     written = [
         carry_out(
             change,
@@ -533,11 +613,10 @@ def _plan(conn: Connection, timers: Sequence[Timer], horizon: Millis) -> None:
 def _settle_deleted(conn: Connection, deleted: Sequence[Change]) -> None:
     if not deleted:
         return
+    jobs = [change.job.id for change in deleted]
+    parts = sorted({change.job.part for change in deleted})
     for timers in runs.TIMERS:
         runs.cancel_timed_of_jobs(
-            conn,
-            jobs=[change.job.id for change in deleted],
-            parts=sorted({change.job.part for change in deleted}),
-            reason=Reason.DELETED,
-            timers=timers,
+            conn, jobs=jobs, parts=parts, reason=Reason.DELETED, timers=timers
         )
+    runs.cancel_blocked_of_jobs(conn, jobs=jobs, parts=parts, reason=Reason.DELETED)

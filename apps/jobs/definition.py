@@ -15,15 +15,19 @@ from uuid import UUID
 from apps.jobs.errors import NotSupportedYet, UnknownField
 from apps.jobs.json_value import check_json, check_text
 from apps.jobs.target import parse_target
-from chrono.rules import retry
+from chrono.rules import policy, retry
 from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadSchedule, BadValue
 from chrono.rules.instants import HOUR, Millis
 from chrono.rules.jitter import default_window
+from chrono.rules.policy import POLICY_FIELDS, OverlapPolicy, Policy
 from chrono.rules.schedule import (
+    KINDS,
     SCHEDULE_FIELDS,
     CronSchedule,
+    FixedDelay,
     Interval,
+    Once,
     Schedule,
     period,
     resolve,
@@ -37,32 +41,29 @@ LONGEST_KEY = 200
 LONGEST_NAME = 200
 MOST_TAGS = 20
 WIDEST_JITTER: Millis = HOUR
-OVERLAP_POLICIES = ("skip", "allow_all")
 
-FIELDS = SCHEDULE_FIELDS | {
-    "key",
-    "name",
-    "tags",
-    "target",
-    "payload",
-    "jitter_window",
-    "time_critical",
-    "overlap_policy",
-    "queue",
-    "priority",
-    "retry_policy",
-    "paused",
-}
+FIELDS = (
+    SCHEDULE_FIELDS
+    | POLICY_FIELDS
+    | {
+        "key",
+        "name",
+        "tags",
+        "target",
+        "payload",
+        "jitter_window",
+        "time_critical",
+        "overlap_policy",
+        "queue",
+        "priority",
+        "retry_policy",
+        "paused",
+    }
+)
 _LATER = frozenset(
     {
-        "catchup_policy",
-        "max_delay",
-        "max_concurrent_runs",
-        "ends_at",
-        "remaining_runs",
         "pause_note",
         "paused_until",
-        "pause_on_failure",
         "delivery",
         "transactional",
         "concurrency_key",
@@ -76,7 +77,6 @@ _LATER = frozenset(
         "heartbeat_every",
     }
 )
-_OVERLAP_LATER = ("buffer_one", "buffer_all", "cancel_other", "terminate_other")
 _CRON_ONLY = ("timezone", "seconds", "dst_gap", "dst_fold")
 _QUEUE = re.compile(r"[a-z0-9_.-]{1,64}")
 _TAG = re.compile(r"[a-z0-9_.:/-]{1,50}")
@@ -95,9 +95,12 @@ class Definition:
     """As written: H not yet resolved, an interval without `starts_at` not yet
     anchored. :meth:`schedule_of` gives the job's own."""
     anchored: bool
-    """Whether an interval's anchor was given."""
+    """Whether the anchor of an interval or a delay was given."""
+    zoned: bool
+    """Whether the time zone of a cron was given; UTC stands for one that was not."""
     jitter_window: Millis
-    overlap_policy: str
+    overlap_policy: OverlapPolicy
+    policy: Policy
     queue: str
     priority: Priority
     target: dict[str, Any]
@@ -106,10 +109,30 @@ class Definition:
     paused: bool | None
     """None leaves it as it is; a new job then runs."""
 
+    def in_zone(self, timezone: str) -> "Definition":
+        """Return the definition with a time zone where it has a cron that names none.
+
+        Raises NeverFires for a cron that has no time in this zone.
+        """
+        if self.zoned or not isinstance(self.schedule, CronSchedule):
+            return self
+        schedule = replace(self.schedule, timezone=timezone)
+        validate(resolve(schedule, _NOBODY))
+        return replace(self, schedule=schedule, zoned=True)
+
     def schedule_of(self, job_id: UUID, *, created_at: Millis) -> Schedule:
-        """Return the schedule of this job: H by its id, intervals from its creation."""
+        """Return the schedule of this job: H by its id, intervals from its creation.
+
+        Raises BadSchedule for one that ends before it can begin.
+        """
         schedule = resolve(self.schedule, job_id)
-        if isinstance(schedule, Interval) and not self.anchored:
+        if isinstance(schedule, Interval | FixedDelay) and not self.anchored:
+            if schedule.ends_at is not None and schedule.ends_at < created_at:
+                raise BadSchedule(
+                    "ends_at lies before the creation of the job, from which it "
+                    "counts: give a later ends_at, or a starts_at.",
+                    field="ends_at",
+                )
             return replace(schedule, anchor=created_at)
         return schedule
 
@@ -138,8 +161,10 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
         tags=_tags(data.get("tags", [])),
         schedule=schedule,
         anchored=data.get("starts_at") is not None,
+        zoned=data.get("timezone") is not None,
         jitter_window=_jitter_window(data, resolve(schedule, _NOBODY)),
-        overlap_policy=_overlap_policy(data.get("overlap_policy", "skip")),
+        overlap_policy=policy.overlap_from_name(data.get("overlap_policy", "skip")),
+        policy=_policy(data, schedule),
         queue=_queue(data.get("queue", "default")),
         priority=priority_from_name(data.get("priority", "normal")),
         target=parse_target(data.get("target")),
@@ -150,14 +175,18 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
 
 
 def parse_schedule(
-    data: Mapping[str, Any], *, anchor: Millis
+    data: Mapping[str, Any], *, anchor: Millis, timezone: str = "UTC"
 ) -> tuple[Schedule, Millis]:
     """Return the schedule and the jitter window that a definition's fields mean.
 
-    An interval without `starts_at` counts from ``anchor``; no H is resolved. Raises as
+    An interval or a delay without `starts_at` counts from ``anchor``, a cron without
+    `timezone` is read in the one given here; no H is resolved. Raises as
     :func:`parse_definition` does, for these fields alone.
     """
     schedule = _schedule(data, anchor=anchor)
+    if isinstance(schedule, CronSchedule) and data.get("timezone") is None:
+        schedule = replace(schedule, timezone=timezone)
+        validate(resolve(schedule, _NOBODY))
     return schedule, _jitter_window(data, resolve(schedule, _NOBODY))
 
 
@@ -189,7 +218,7 @@ def _check_names(data: Mapping[str, Any]) -> None:
 
 
 def _schedule(data: Mapping[str, Any], *, anchor: Millis = 0) -> Schedule:
-    for name in ("cron", "interval", "run_at", "starts_at"):
+    for name in (*KINDS, "starts_at", "ends_at"):
         value = data.get(name)
         # An empty list is not left out either, though both are false.
         if value is not None and not isinstance(value, str):
@@ -201,12 +230,10 @@ def _schedule(data: Mapping[str, Any], *, anchor: Millis = 0) -> Schedule:
         for name in _CRON_ONLY:
             if data.get(name) is not None:
                 raise BadValue(f"{name} belongs to a cron schedule.", field=name)
-    if not isinstance(schedule, Interval) and data.get("starts_at") is not None:
-        raise BadValue(
-            "starts_at is where an interval begins to count; other schedules "
-            "do not have it yet.",
-            field="starts_at",
-        )
+    if isinstance(schedule, Once):
+        for name in ("starts_at", "ends_at"):
+            if data.get(name) is not None:
+                raise BadValue(f"A job with run_at has no {name}.", field=name)
     validate(resolve(schedule, _NOBODY))
     return schedule
 
@@ -236,16 +263,20 @@ def _jitter_window(data: Mapping[str, Any], schedule: Schedule) -> Millis:
     return window
 
 
-def _overlap_policy(value: object) -> str:
-    field = "overlap_policy"
-    if value in _OVERLAP_LATER:
-        raise NotSupportedYet(
-            f"overlap_policy {value} is not supported yet; use skip or allow_all.",
-            field=field,
-        )
-    if value not in OVERLAP_POLICIES:
-        raise BadValue("overlap_policy is skip or allow_all.", field=field)
-    return str(value)
+def _policy(data: Mapping[str, Any], schedule: Schedule) -> Policy:
+    policies = policy.from_json(data)
+    alone = "A job with run_at has one occurrence"
+    if isinstance(schedule, Once) and policies.remaining_runs is not None:
+        raise BadValue(f"{alone}, and no remaining_runs.", field="remaining_runs")
+    if isinstance(schedule, FixedDelay):
+        for name in ("catchup_policy", "max_delay"):
+            if getattr(policies, name) != getattr(policy.DEFAULT, name):
+                raise BadValue(
+                    f"A fixed_delay counts from the end of a run and misses nothing: "
+                    f"it has no {name}.",
+                    field=name,
+                )
+    return policies
 
 
 def _queue(value: object) -> str:

@@ -25,17 +25,21 @@ from apps.jobs.planning import (
     Timer,
     catch_up,
     last_decided,
+    moved_by_zone,
     plan_next,
     skip_next,
     skip_past,
     start_of_plan,
 )
 from apps.jobs.store import ChangedJob, Decided, Job, NewJob, Revision
-from chrono.rules.errors import BadValue, ChronoError
+from chrono.rules import policy
+from chrono.rules.cron import check_zone
+from chrono.rules.errors import BadValue, ChronoError, UnknownTimezone
 from chrono.rules.instants import Millis
 from chrono.rules.keys import uuid7
 from chrono.rules.partitions import partition_of
-from chrono.rules.schedule import Once, Schedule, schedule_from_json
+from chrono.rules.policy import Policy
+from chrono.rules.schedule import Once, Schedule, kind_of, schedule_from_json
 from chrono.rules.states import Reason
 
 
@@ -59,14 +63,28 @@ class Edit:
     """How many of its next occurrences are skipped."""
     deleted: bool = False
     restored: bool = False
+    replan: bool = False
+    """Plan by the rules of its time zone as they are now."""
     if_match: int | None = None
     """The `changes` that the job must have."""
 
-    def met(self, job: Job) -> "Edit":
-        """Return the edit with its patch carried out on the job as it is."""
+    @property
+    def defines(self) -> bool:
+        """Return whether it gives the job a definition."""
+        return self.definition is not None or self.patch is not None
+
+    def met(self, job: Job, *, timezone: str) -> "Edit":
+        """Return the edit with its patch carried out on the job as it is.
+
+        A cron that names no time zone keeps the job's own; where the job has none, or
+        a patch takes it away, it is read in ``timezone``.
+        """
+        if self.definition is not None:
+            zone = _own_zone(job) or timezone
+            return replace(self, definition=self.definition.in_zone(zone))
         if self.patch is None:
             return self
-        definition = patched(job, self.patch)
+        definition = patched(job, self.patch).in_zone(timezone)
         named = self.patch.get("paused") is not None
         return replace(
             self,
@@ -84,8 +102,8 @@ class Outcome:
     """None where a dry run would create it."""
     key: str
     actions: tuple[str, ...]
-    """Some of created, changed, paused, resumed, skipped, deleted, restored; or
-    unchanged alone."""
+    """Some of created, changed, paused, resumed, skipped, deleted, restored,
+    replanned; or unchanged alone."""
     version: int
     """The planning version."""
     revision: int
@@ -107,7 +125,8 @@ class Change:
     """Whether its name or its tags change: what no revision has."""
     rescheduled: bool
     replanned: bool
-    """Whether the plan changes: schedule or jitter, pause, resume, skip, delete."""
+    """Whether the plan changes: schedule or jitter, pause, resume, skip, delete, or
+    the rules of its time zone."""
     paused: bool
     repaused: bool
     """Whether a paused job gets another note or end of its pause."""
@@ -119,6 +138,8 @@ class Change:
             return () if self.job.deleted_at is not None else ("deleted",)
         if self.edit.restored:
             return ("restored",)
+        if self.edit.replan:
+            return ("replanned",)
         done = ["changed"] if self.definition is not None or self.relabelled else []
         if self.paused != self.job.paused or self.repaused:
             done.append("paused" if self.paused else "resumed")
@@ -198,9 +219,11 @@ def compare(job: Job, edit: Edit) -> Change:
         replanned=(
             rescheduled
             or jitter_changed
+            or (new is not None and _limit(new) != _limit(job.definition))
             or paused != job.paused
             or bool(edit.skip)
             or edit.restored
+            or edit.replan
             or (edit.deleted and job.deleted_at is None)
         ),
         paused=paused,
@@ -212,6 +235,16 @@ def compare(job: Job, edit: Edit) -> Change:
             and (edit.note, edit.until) != (job.pause_note, job.paused_until)
         ),
     )
+
+
+def _own_zone(job: Job) -> str | None:
+    """Return the time zone of a job's cron, None where it has none that is known."""
+    own = job.definition.schedule.get("timezone")
+    try:
+        check_zone(str(own))
+    except UnknownTimezone:
+        return None
+    return str(own)
 
 
 def _check_version(job: Job, edit: Edit) -> None:
@@ -253,6 +286,7 @@ def carry_out(
     if change.paused and edit.until is not None and edit.until <= now:
         raise BadValue("A pause ends in the future.", field="until")
     activated_at = job.activated_at
+    left = _left(change, decided)
     timers: list[Timer] = []
     skips: list[Skip] = []
     skipped: list[Skip] = []
@@ -260,18 +294,27 @@ def carry_out(
         known = last_decided(
             ledger=decided.scheduled_for, activated_at=activated_at, now=now
         )
+        if edit.replan:
+            known = max(known, _moved(job, decided) or 0)
         activated_at = max(_instant(change, now), known)
-        if not job.paused and job.deleted_at is None:
+        if job.deleted_at is None:
             timers, skips = _decide_past(change, known, now, limit)
         if edit.skip:
             skipped = _skip(change, after=activated_at)
             activated_at = skipped[-1].scheduled_for
+        if left is not None:
+            timers = timers[:left]
+            left -= len(timers)
         if not change.paused and not edit.deleted:
             following = plan_next(
-                _new_plan(change), after=activated_at, now=now, prev=decided.last_run
+                _new_plan(change),
+                after=activated_at,
+                now=now,
+                prev=decided.last_run,
+                remaining=left,
             )
             timers += [] if following is None else [following]
-    after = _after(change, activated_at, now)
+    after = replace(_after(change, activated_at, now), remaining_runs=left)
     return Written(
         job=ChangedJob(
             id=job.id,
@@ -286,6 +329,7 @@ def carry_out(
             paused_until=after.paused_until,
             paused_by=after.paused_by,
             deleted=after.deleted_at is not None,
+            remaining_runs=left,
         ),
         after=after,
         revision=change.definition,
@@ -301,11 +345,35 @@ def _instant(change: Change, now: Millis) -> Millis:
     return now if change.paused or until is None else until
 
 
+def _moved(job: Job, decided: Decided) -> Millis | None:
+    return moved_by_zone(
+        schedule_of(job.definition),
+        ledger=decided.scheduled_for,
+        activated_at=job.activated_at,
+    )
+
+
 def _skip(change: Change, *, after: Millis) -> list[Skip]:
     skipped = skip_next(_new_plan(change), after=after, count=change.edit.skip)
     if change.paused or not skipped:
         raise NothingToSkip
     return skipped
+
+
+def _left(change: Change, decided: Decided) -> int | None:
+    """Return how many runs of the schedule are left, before what is decided now."""
+    job = change.job
+    limit = _limit(change.definition or job.definition)
+    changed = limit != _limit(job.definition)
+    return limit if limit is None or changed else decided.remaining
+
+
+def _limit(revision: Revision) -> int | None:
+    """Return how many runs a revision gives its schedule; None for any number."""
+    try:
+        return policy_of(revision).remaining_runs
+    except ChronoError:
+        return None
 
 
 def _new_plan(change: Change) -> Plan:
@@ -368,9 +436,14 @@ def create(
         revision=1,
         schedule=schedule,
         jitter_window=new.jitter_window,
+        policy=definition.policy,
     )
     paused = bool(definition.paused)
-    first = None if paused else plan_next(plan, after=start, now=now, prev=None)
+    limit = definition.policy.remaining_runs
+    first = plan_next(plan, after=start, now=now, prev=None, remaining=limit)
+    if first is None:
+        field = "ends_at" if "ends_at" in new.schedule else kind_of(new.schedule)
+        raise BadValue("It is over before it begins.", field=field)
     after = Job(
         id=job_id,
         tenant=tenant,
@@ -389,6 +462,7 @@ def create(
         created_at=now,
         updated_at=now,
         deleted_at=None,
+        remaining_runs=limit,
         definition=new,
     )
     return Created(
@@ -402,9 +476,10 @@ def create(
             activated_at=start,
             paused=paused,
             paused_by=after.paused_by,
+            remaining_runs=limit,
         ),
         revision=new,
-        timers=[] if first is None else [first],
+        timers=[] if paused else [first],
     )
 
 
@@ -426,12 +501,18 @@ def to_revision(
         target=definition.target,
         payload=definition.payload,
         retry_policy=definition.retry_policy,
+        policy=policy.to_json(definition.policy),
     )
 
 
 def schedule_of(revision: Revision) -> Schedule:
     """Return the schedule of a revision as a value."""
     return schedule_from_json(revision.schedule)
+
+
+def policy_of(revision: Revision) -> Policy:
+    """Return the further policies of a revision as a value."""
+    return policy.from_json(revision.policy)
 
 
 def _readable(revision: Revision) -> Schedule | None:
@@ -452,10 +533,16 @@ def _decide_past(
     job = change.job
     try:
         old = _plan(job, job.definition, job.version, job.revision)
-        if not change.edit.deleted and not change.paused:
+        if not (job.paused or change.paused or change.edit.deleted):
             return catch_up(old, decided=known, now=now, limit=limit)
-        reason = Reason.ENDED if change.edit.deleted else Reason.PAUSED
-        return [], skip_past(old, decided=known, now=now, reason=reason, limit=limit)
+        paused = job.paused or not change.edit.deleted
+        return [], skip_past(
+            old,
+            decided=known,
+            now=_instant(change, now) if job.paused else now,
+            reason=Reason.PAUSED if paused else Reason.ENDED,
+            limit=limit,
+        )
     except ChronoError:
         return [], []
 
@@ -468,6 +555,7 @@ def _plan(job: Job, definition: Revision, version: int, revision: int) -> Plan:
         revision=revision,
         schedule=schedule_of(definition),
         jitter_window=definition.jitter_window,
+        policy=policy_of(definition),
     )
 
 
@@ -478,6 +566,13 @@ def _same(new: Revision, old: Revision) -> bool:
         and same_json(new.payload, old.payload)
         and same_json(new.target, old.target)
         and same_json(new.retry_policy, old.retry_policy)
-        and replace(new, schedule={}, payload=None, target={}, retry_policy={})
-        == replace(old, schedule={}, payload=None, target={}, retry_policy={})
+        and same_json(new.policy, old.policy)
+        and _plain(new) == _plain(old)
+    )
+
+
+def _plain(revision: Revision) -> Revision:
+    """Return a revision without what is compared as JSON."""
+    return replace(
+        revision, schedule={}, payload=None, target={}, retry_policy={}, policy={}
     )

@@ -45,6 +45,12 @@ class NothingToSkip(ChronoError):
     code = "nothing_to_skip"
 
 
+class BackfillTooLarge(BadValue):
+    """The range has more than 10,000 occurrences: backfill it in parts."""
+
+    code = "backfill_too_large"
+
+
 class KeyTaken(ChronoError):
     """Another job of this tenant has the same key."""
 

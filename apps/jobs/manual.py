@@ -13,9 +13,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from apps.jobs import store
-from apps.jobs.commands import COMMAND, LONGEST_NOTE
-from apps.jobs.editing import schedule_of
-from apps.jobs.errors import JobDeleted, JobNotFound
+from apps.jobs.commands import COMMAND, LONGEST_NOTE, lock_living
+from apps.jobs.editing import policy_of, schedule_of
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.planning import Timer
 from apps.jobs.store import Job
@@ -28,6 +27,8 @@ from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
+from chrono.rules.overlap import Check, check
+from chrono.rules.policy import overlap_from_name
 from chrono.rules.schedule import Once
 from chrono.rules.states import Priority, TimerKind
 
@@ -116,7 +117,7 @@ def run_now(
         now=now,
     )
     with open_change() as opened:
-        job = _lock(opened, job_id, actor)
+        job = lock_living(opened, job_id, actor)
         if request_key is None:
             return RunRef(run_id=_make(opened, job, asked), created=True)
         request = asked.request(job, request_key)
@@ -129,17 +130,6 @@ def run_now(
         answer = json.dumps(str(run))
         requests.finish(opened.conn, request, status=202, headers="{}", answer=answer)
         return RunRef(run_id=run, created=True)
-
-
-def _lock(opened: Open, job_id: UUID, actor: Actor) -> Job:
-    store.lock_jobs(opened.conn, jobs=[job_id], tenant=actor.tenant)
-    found = store.load_jobs(opened.conn, jobs=[job_id], tenant=actor.tenant)
-    if not found:
-        raise JobNotFound(f"There is no job {job_id}.")
-    [job] = found
-    if job.deleted_at is not None:
-        raise JobDeleted(f"The job {job_id} is deleted; restore it first.")
-    return job
 
 
 def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
@@ -190,5 +180,8 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
 
 
 def _is_bounded(job: Job) -> bool:
-    once = isinstance(schedule_of(job.definition), Once)
-    return job.definition.overlap_policy == "skip" and not once
+    if isinstance(schedule_of(job.definition), Once):
+        return False
+    policies = policy_of(job.definition)
+    overlap = overlap_from_name(job.definition.overlap_policy)
+    return check(overlap, policies.max_concurrent_runs) is not Check.NOTHING

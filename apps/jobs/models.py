@@ -34,6 +34,9 @@ class Job(TenantScoped):
     paused_until = models.DateTimeField(null=True, blank=True)
     paused_by = models.CharField(max_length=200, blank=True, default="", db_default="")
     deleted_at = models.DateTimeField(null=True, blank=True)
+    remaining_runs = models.IntegerField(
+        null=True, blank=True, help_text="Runs left as of the last change; else any."
+    )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -90,6 +93,9 @@ class JobRevision(TenantScoped):
     target = models.JSONField()
     payload = models.JSONField(null=True)
     retry_policy = models.JSONField()
+    policy = models.JSONField(
+        default=dict, db_default={}, help_text="Further policies that are not default."
+    )
     created_at = models.DateTimeField()
 
     class Meta:
@@ -97,6 +103,14 @@ class JobRevision(TenantScoped):
         constraints = [
             models.UniqueConstraint(
                 fields=["job", "revision"], name="chrono_job_revision_key"
+            ),
+        ]
+        indexes = [
+            # Finds the jobs that must succeed now and then; hardly any is one.
+            models.Index(
+                fields=["job", "revision"],
+                condition=models.Q(policy__has_key="max_time_since_success"),
+                name="chrono_job_revision_watched",
             ),
         ]
 

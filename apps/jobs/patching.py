@@ -2,7 +2,9 @@
 
 What a patch does not name stays, and null gives a field its default. Fields that only
 made sense beside what the patch replaces go with it: a job moved from cron to an
-interval loses its time zone, one moved to another kind of target its url.
+interval loses its time zone, one moved to a fixed delay its catch-up policy, one moved
+to another kind of target its url. What makes sense beside both stays: an end, and a
+start that somebody chose.
 """
 
 from collections.abc import Mapping
@@ -12,11 +14,17 @@ from apps.jobs.definition import Definition, parse_definition
 from apps.jobs.public import READ_ONLY, definition_fields
 from apps.jobs.store import Job
 from chrono.rules.errors import BadValue, ChronoError
+from chrono.rules.instants import format_instant
 from chrono.rules.jitter import WIDEST_DEFAULT, default_window
-from chrono.rules.schedule import SCHEDULE_FIELDS, schedule_from_json
+from chrono.rules.schedule import KINDS, SCHEDULE_FIELDS, schedule_from_json
 
 DEPTH = 40
-KINDS = ("cron", "interval", "run_at")
+_BOUNDS = ("starts_at", "ends_at")
+_REFUSED_BY = {
+    "fixed_delay": ("catchup_policy", "max_delay"),
+    "run_at": (*_BOUNDS, "remaining_runs"),
+}
+"""What a schedule of a kind does not go with."""
 
 
 def patched(job: Job, patch: Mapping[str, Any]) -> Definition:
@@ -30,20 +38,25 @@ def patched(job: Job, patch: Mapping[str, Any]) -> Definition:
         if name in patch:
             raise BadValue(f"{name} is not changed by a patch.", field=name)
     base = definition_fields(job)
-    _drop_schedule(base, patch)
+    _drop_schedule(base, patch, job)
     _drop_jitter(base, patch, job)
     _drop_target(base, patch)
     return parse_definition(_merged(base, patch, 0))
 
 
-def _drop_schedule(base: dict[str, Any], patch: Mapping[str, Any]) -> None:
+def _drop_schedule(base: dict[str, Any], patch: Mapping[str, Any], job: Job) -> None:
     given = [kind for kind in KINDS if patch.get(kind) is not None]
     if not given:
         return
     text = patch.get("cron")
     cron = isinstance(text, str) and not text.strip().startswith("@every")
     same = given == ["cron"] and cron if "cron" in base else given[0] in base
-    for name in KINDS if same else SCHEDULE_FIELDS:
+    if same:
+        return
+    if "cron" not in base and base.get("starts_at") == format_instant(job.created_at):
+        # Nobody chose it: it is where an interval counts from that names no start.
+        del base["starts_at"]
+    for name in (*SCHEDULE_FIELDS.difference(_BOUNDS), *_REFUSED_BY.get(given[0], ())):
         base.pop(name, None)
 
 

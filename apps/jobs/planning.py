@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
 
-from chrono.rules import jitter
+from chrono.rules import catchup, jitter
 from chrono.rules.buckets import bucket_start
-from chrono.rules.catchup import LATE
 from chrono.rules.instants import DAY, LATEST, Millis
 from chrono.rules.keys import run_id
+from chrono.rules.policy import DEFAULT, Policy
 from chrono.rules.schedule import (
+    FixedDelay,
     Once,
     Schedule,
     latest_until,
     next_after,
     occurrences,
+    period,
 )
 from chrono.rules.states import Reason, TimerKind
 
@@ -41,10 +43,16 @@ class Plan:
     revision: int
     schedule: Schedule
     jitter_window: Millis
+    policy: Policy = DEFAULT
+
+    @property
+    def offset(self) -> Millis:
+        """Return how much later than its instant an occurrence is due."""
+        return jitter.offset(self.job_id, self.jitter_window)
 
     def due(self, scheduled_for: Millis) -> Millis:
         """Return when an occurrence is due."""
-        return scheduled_for + jitter.offset(self.job_id, self.jitter_window)
+        return scheduled_for + self.offset
 
     def run(self, scheduled_for: Millis) -> UUID:
         """Return the id of an occurrence's run."""
@@ -65,6 +73,8 @@ class Timer:
     due_at: Millis
     prev: UUID | None = None
     attempt_group: int = 0
+    remaining: int | None = None
+    """How many runs of the schedule there are left, this one included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +102,36 @@ def last_decided(*, ledger: Millis | None, activated_at: Millis, now: Millis) ->
     return max(ledger or 0, activated_at, now - LEDGER_KEPT)
 
 
+def moved_by_zone(
+    schedule: Schedule, *, ledger: Millis | None, activated_at: Millis
+) -> Millis | None:
+    """Return the occurrence that the last decided one has become, None for none.
+
+    Where the rules of a time zone change, an instant that was decided by the old ones
+    may be no occurrence any more, and its wall time comes again a little later. That
+    is told from its distance: less than half of what lies between two occurrences. The
+    arguments are those of :func:`last_decided`; only what the plan in force decided is
+    looked at.
+    """
+    if ledger is None or ledger <= activated_at:
+        return None
+    if next_after(schedule, ledger - 1) == ledger:
+        return None
+    following, between = next_after(schedule, ledger), period(schedule)
+    if following is None or between is None or following - ledger >= between // 2:
+        return None
+    return following
+
+
 def skip_past(
     plan: Plan, *, decided: Millis, now: Millis, reason: Reason, limit: int
 ) -> list[Skip]:
     """Return the ledger rows that skip every occurrence in (decided, now].
 
-    Counts up to ``limit`` of them one by one.
+    Counts up to ``limit`` of them one by one. Of a fixed delay there is none.
     """
+    if isinstance(plan.schedule, FixedDelay):
+        return []
     return _stretch(plan, decided, now, reason, limit)
 
 
@@ -107,28 +140,46 @@ def catch_up(
 ) -> tuple[list[Timer], list[Skip]]:
     """Return what becomes of the old plan's occurrences in (decided, now].
 
-    Those due less than a minute ago, or not yet due, become late timers. Of those
-    missed for longer one runs, the newest, and stands for the others (`run_once`).
+    Those due less than a minute ago, or not yet due, become late timers. What was
+    missed for longer the catch-up policy decides; what it lets run are late timers,
+    too. Of a fixed delay nothing is missed: the new plan goes on from now.
     """
-    border = now - LATE - jitter.offset(plan.job_id, plan.jitter_window) - 1
-    late = list(occurrences(plan.schedule, max(decided, border), now))
+    if isinstance(plan.schedule, FixedDelay):
+        return [], []
+    edge = catchup.borders(
+        plan.schedule, plan.policy, after=decided, offset=plan.offset, now=now
+    )
     skips: list[Skip] = []
-    newest, _ = latest_until(plan.schedule, decided, border, limit)
-    if newest is not None:
-        skips = _stretch(plan, decided, newest - 1, Reason.COLLAPSED, limit)
-        late.insert(0, newest)
+    after = decided
+    for border, reason in (
+        (edge.past_deadline, Reason.PAST_DEADLINE),
+        (edge.left_out, Reason.MISSED_SKIP),
+    ):
+        skips += _stretch(plan, after, border, reason, limit)
+        after = max(after, border)
+    if edge.collapse:
+        newest, _ = latest_until(plan.schedule, after, edge.until, limit)
+        if newest is not None:
+            skips += _stretch(plan, after, newest - 1, Reason.COLLAPSED, limit)
+            after = newest - 1
+    late = occurrences(plan.schedule, after, now)
     return [_late(plan, moment, now) for moment in late], skips
 
 
 def plan_next(
-    plan: Plan, *, after: Millis, now: Millis, prev: UUID | None
+    plan: Plan,
+    *,
+    after: Millis,
+    now: Millis,
+    prev: UUID | None,
+    remaining: int | None = None,
 ) -> Timer | None:
     """Return the timer of the first occurrence strictly after ``after``, or None.
 
-    ``prev`` is the job's last fired run.
+    ``prev`` is the job's last fired run, ``remaining`` how many runs are left to it.
     """
     moment = next_after(plan.schedule, after)
-    if moment is None or plan.due(moment) >= LATEST:
+    if moment is None or plan.due(moment) >= LATEST or remaining == 0:
         return None
     return Timer(
         kind=TimerKind.SCHEDULE,
@@ -141,6 +192,7 @@ def plan_next(
         # Only a one-shot that lies back is due before now: it runs at once.
         due_at=max(plan.due(moment), now),
         prev=prev,
+        remaining=remaining,
     )
 
 

@@ -13,12 +13,21 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from apps.jobs.planning import last_decided
-from apps.jobs.store import Decided, Job, LastRun, NumberedRevision
-from chrono.rules import jitter
+from apps.jobs.store import (
+    Decided,
+    Job,
+    LastRun,
+    NumberedRevision,
+    Revision,
+    Skips,
+)
+from apps.jobs.watch_store import JobEvent
+from chrono.rules import jitter, policy
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import LATEST, Millis, format_instant
 from chrono.rules.keys import scheduled_for_of
+from chrono.rules.policy import POLICY_FIELDS
 from chrono.rules.schedule import (
     SCHEDULE_FIELDS,
     next_after,
@@ -42,10 +51,14 @@ READ_ONLY = (
     "pause_note",
     "paused_until",
     "paused_by",
+    "runs_left",
     "next_run_at",
     "next_due_at",
     "next_runs",
     "last_run",
+    "skipped_count",
+    "missed_count",
+    "counts_capped",
     "created_at",
     "updated_at",
     "deleted_at",
@@ -54,7 +67,8 @@ READ_ONLY = (
 
 _ONLY_ALONE = ("payload", "retry_policy", "next_runs")
 _TARGET_ITEM = ("kind", "name", "method", "url")
-_NOT_REVISED = ("key", "name", "tags", "payload", "paused")
+_UNREVISED = ("key", "name", "tags", "paused")
+_NOT_REVISED = (*_UNREVISED, "payload")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +104,7 @@ def definition_fields(job: Job) -> dict[str, Any]:
         "target": definition.target,
         "payload": definition.payload,
         "retry_policy": definition.retry_policy,
+        **_policy_fields(definition.policy),
         "paused": job.paused,
     }
 
@@ -99,6 +114,7 @@ def job_fields(
     *,
     decided: Decided,
     last_run: LastRun | None,
+    skips: Skips,
     now: Millis,
     runs: int = NEXT_RUNS,
     secrets: bool = True,
@@ -128,14 +144,26 @@ def job_fields(
         "pause_note": job.pause_note,
         "paused_until": _instant(job.paused_until),
         "paused_by": job.paused_by,
+        "runs_left": decided.remaining,
         "next_run_at": _instant(first),
         "next_due_at": None if first is None else format_instant(first + view.offset),
         "next_runs": [format_instant(moment) for moment in view.moments[:runs]],
         "last_run": None if last_run is None else last_run_fields(last_run),
+        "skipped_count": skips.skipped,
+        "missed_count": skips.missed,
+        "counts_capped": skips.capped,
         "created_at": format_instant(job.created_at),
         "updated_at": format_instant(job.updated_at),
         "deleted_at": _instant(job.deleted_at),
     }
+
+
+def _policy_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return policy.all_fields(policy.from_json(stored))
+    except ChronoError:
+        # As it is stored: whoever mends the job sees what is wrong with it.
+        return {name: stored.get(name) for name in sorted(POLICY_FIELDS)}
 
 
 def job_item(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +192,32 @@ def revision_fields(job: Job, made: NumberedRevision) -> dict[str, Any]:
     }
 
 
+def revised_fields(
+    job: Job, made: Revision, other: Revision | None = None
+) -> dict[str, Any]:
+    """Return the fields of one of a job's revisions, beside those of another.
+
+    Values of headers and of an address's query are hidden; header values that differ
+    from the ``other``'s are said to be changed.
+    """
+    fields = definition_fields(replace(job, definition=made))
+    shown = {name: fields[name] for name in fields if name not in _UNREVISED}
+    shown["target"] = _hide(made.target, {} if other is None else other.target)
+    return shown
+
+
+def event_fields(event: JobEvent) -> dict[str, Any]:
+    """Return something that was noticed of a job."""
+    return {
+        "id": event.id,
+        "at": format_instant(event.at),
+        "kind": event.kind.label,
+        "over": event.over,
+        "run_id": None if event.run_id is None else str(event.run_id),
+        "detail": event.detail,
+    }
+
+
 def outlook(job: Job, *, decided: Decided, now: Millis, runs: int) -> Outlook:
     """Return what a job's plan has before it.
 
@@ -176,11 +230,12 @@ def outlook(job: Job, *, decided: Decided, now: Millis, runs: int) -> Outlook:
     )
     offset = jitter.offset(job.id, job.definition.jitter_window)
     first = next_after(schedule, known)
-    if first is None or first + offset >= LATEST:
+    if first is None or first + offset >= LATEST or decided.remaining == 0:
         return Outlook(moments=(), offset=offset, ended=True)
     if job.paused or job.deleted_at is not None:
         return Outlook(moments=(), offset=offset, ended=False)
-    moments = tuple(islice(occurrences(schedule, known, LATEST - 1), runs))
+    most = runs if decided.remaining is None else min(runs, decided.remaining)
+    moments = tuple(islice(occurrences(schedule, known, LATEST - 1), most))
     return Outlook(moments=moments, offset=offset, ended=False)
 
 

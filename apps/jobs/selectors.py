@@ -5,11 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from apps.jobs import store
+from apps.jobs import store, watch_store
 from apps.jobs.errors import JobDeleted, JobNotFound
 from apps.jobs.planning import LEDGER_KEPT, last_decided
-from apps.jobs.public import NEXT_RUNS, job_fields, job_item, revision_fields
-from apps.jobs.store import Chosen, Job, Look
+from apps.jobs.public import (
+    NEXT_RUNS,
+    event_fields,
+    job_fields,
+    job_item,
+    revision_fields,
+)
+from apps.jobs.store import Chosen, Decided, Job, Look
 from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor, Scope
 from chrono.rules import jitter
@@ -19,7 +25,10 @@ from chrono.rules.schedule import schedule_from_json
 
 LIVING = frozenset({"active", "paused", "ended"})
 LOOK = 5_000
+MOST_COUNTED = 1_000
+"""How many rows of skipped and missed occurrences are counted of one job."""
 PAST_ID = UUID(int=(1 << 128) - 1)
+PAST_EVENT = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +141,15 @@ def list_next(
     if job.paused and job.paused_until is None:
         return []
     now = store.read_instant(conn).now if now is None else now
-    [decided] = store.read_decided(conn, jobs=[job], since=now - LEDGER_KEPT).values()
+    [decided] = read_decisions(conn, [job], now=now).values()
     known = last_decided(
         ledger=decided.scheduled_for, activated_at=job.activated_at, now=now
     )
     start = max(known, after or 0, job.paused_until or 0)
+    if decided.remaining is not None:
+        count = min(count, decided.remaining)
+    if not count:
+        return []
     schedule = schedule_from_json(job.definition.schedule)
     offset = jitter.offset(job.id, job.definition.jitter_window)
     return [
@@ -169,10 +182,45 @@ def list_revisions(
     return [revision_fields(job, one) for one in page], following
 
 
+def list_events(
+    conn: Connection, job_id: UUID, *, actor: Actor, before: int | None, limit: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return what was noticed of a job, newest first, and the number that the next page
+    begins below; None at the end. Raises JobNotFound.
+    """
+    job = find_job(conn, job_id, actor=actor)
+    found = watch_store.list_events(
+        conn,
+        job=job.id,
+        before=PAST_EVENT if before is None else before,
+        limit=limit + 1,
+    )
+    page = found[:limit]
+    following = page[-1].id if len(found) > limit else None
+    return [event_fields(one) for one in page], following
+
+
 def deleted_message(job: Job) -> str:
     """Return what is said of a deleted job."""
     at = "" if job.deleted_at is None else f" at {format_instant(job.deleted_at)}"
     return f"The job {job.id} was deleted{at}; restore it first."
+
+
+def read_decisions(
+    conn: Connection, jobs: Sequence[Job], *, now: Millis
+) -> dict[UUID, Decided]:
+    """Return what is decided of jobs, and how many runs are left where that counts."""
+    decided = store.read_decided(conn, jobs=jobs, since=now - LEDGER_KEPT)
+    counted = [job for job in jobs if job.remaining_runs is not None]
+    if not counted:
+        return decided
+    left = store.read_remaining(conn, jobs=counted)
+    for job in counted:
+        # A plan without a timer has no run left; of a paused one the job itself knows.
+        stopped = job.paused or job.deleted_at is not None
+        runs = job.remaining_runs if stopped else left.get(job.id, 0)
+        decided[job.id] = replace(decided[job.id], remaining=runs)
+    return decided
 
 
 def _end_of(conn: Connection, look: Look) -> UUID | None:
@@ -194,13 +242,17 @@ def _public(
     if not jobs:
         return []
     now = store.read_instant(conn).now if now is None else now
-    decided = store.read_decided(conn, jobs=jobs, since=now - LEDGER_KEPT)
+    decided = read_decisions(conn, jobs, now=now)
     last_runs = store.list_last_runs(conn, jobs=jobs)
+    skips = store.count_skips(
+        conn, jobs=jobs, since=now - LEDGER_KEPT, limit=MOST_COUNTED
+    )
     return [
         job_fields(
             job,
             decided=decided[job.id],
             last_run=last_runs.get(job.id),
+            skips=skips[job.id],
             now=now,
             runs=runs,
             secrets=actor.may(Scope.WRITE),

@@ -26,6 +26,7 @@ _SQL = {
         "forbid_sorts",
         "list_long_runs",
         "list_schedules",
+        "list_cron_timers",
         "measure_minute",
         "next_group",
         "lock_jobs",
@@ -33,12 +34,20 @@ _SQL = {
         "bump_epochs",
         "read_instant",
         "read_decided",
+        "read_remaining",
         "insert_jobs",
         "insert_revisions",
         "update_jobs",
         "insert_timers",
         "insert_skips",
         "notify_leaders",
+        "count_skips",
+        "find_decision",
+        "find_revision",
+        "list_past",
+        "insert_backfill",
+        "list_backfills",
+        "cancel_backfill",
     )
 }
 
@@ -55,6 +64,8 @@ class Revision:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+    policy: dict[str, Any]
+    """Further policies that are not default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +91,8 @@ class Job:
     created_at: Millis
     updated_at: Millis
     deleted_at: Millis | None
+    remaining_runs: int | None
+    """How many runs of the schedule were left at its last change; None for any."""
     definition: Revision
 
 
@@ -147,6 +160,7 @@ class NewJob:
     activated_at: Millis
     paused: bool
     paused_by: str
+    remaining_runs: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +179,7 @@ class ChangedJob:
     paused_until: Millis | None
     paused_by: str
     deleted: bool
+    remaining_runs: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +196,19 @@ class Decided:
 
     scheduled_for: Millis | None
     last_run: UUID | None
+    remaining: int | None = None
+    """How many runs of the schedule are left; None where they are not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skips:
+    """How many occurrences of a job did not run, or not when they should."""
+
+    skipped: int
+    missed: int
+    """Those of more than a minute, whether they ran later or not."""
+    capped: bool
+    """Whether there are more, which were not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +246,76 @@ class Scheduled:
     schedule: str
     """JSON, as it is stored."""
     jitter_window: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronTimer:
+    """What is planned of a cron job, beside what the next instant follows from."""
+
+    job_id: UUID
+    scheduled_for: Millis
+    changes: int
+    activated_at: Millis
+    decided: Millis | None
+    """The last instant of the schedule that the ledger has."""
+    schedule: str
+    """JSON, as it is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A row of the ledger: what was decided of an occurrence, or of a stretch."""
+
+    scheduled_for: Millis
+    attempt_group: int
+    outcome: int
+    reason: int | None
+    run_id: UUID | None
+    revision: int
+    decided_at: Millis
+    occurrences: int | None
+    last_scheduled_for: Millis | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """A fired run of a past occurrence."""
+
+    scheduled_for: Millis
+    attempt_group: int
+    state: int | None
+    """The state it ended in, None where it is not settled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBackfill:
+    """A backfill to be written, with its runs as parallel lists."""
+
+    id: UUID
+    start: Millis
+    end: Millis
+    by: str
+    scheduled_for: Sequence[Millis]
+    due_at: Sequence[Millis]
+    groups: Sequence[int]
+    runs: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillRow:
+    """A backfill as it stands."""
+
+    id: UUID
+    start: Millis
+    end: Millis
+    revision: int
+    runs: int
+    waiting: int
+    """How many of its runs were not let in yet."""
+    created_at: Millis
+    created_by: str
+    cancelled_at: Millis | None
+    cancelled_by: str
 
 
 def set_limits(conn: Connection) -> None:
@@ -308,6 +406,7 @@ def list_revisions(
                 target=json.loads(target),
                 payload=None,
                 retry_policy=json.loads(retry_policy),
+                policy=json.loads(policy),
             ),
         )
         for (
@@ -320,6 +419,7 @@ def list_revisions(
             priority,
             target,
             retry_policy,
+            policy,
             payload_bytes,
         ) in rows
     ]
@@ -377,6 +477,46 @@ def list_schedules(
         Scheduled(id=job, paused=paused, schedule=schedule, jitter_window=window)
         for job, paused, schedule, window in rows
     ]
+
+
+def list_cron_timers(
+    conn: Connection,
+    *,
+    part: int,
+    table: str,
+    after: tuple[Millis, UUID],
+    since: Millis,
+    limit: int,
+) -> tuple[list[CronTimer], tuple[Millis, UUID] | None]:
+    """Return what is planned of cron jobs in ``chrono_timer`` or ``chrono_timer_far``.
+
+    The timers after one of these (due, job), at most ``limit``; and after which one the
+    next page goes on, None at the end. The ledger is asked from ``since`` on.
+    """
+    rows = _SQL["list_cron_timers"].run(
+        conn,
+        {
+            "part": part,
+            "due_at": after[0],
+            "ref": after[1],
+            "since": since,
+            "limit": limit,
+        },
+        timers=table,
+    )
+    found = [
+        CronTimer(
+            job_id=ref,
+            scheduled_for=scheduled_for,
+            changes=changes,
+            activated_at=activated_at,
+            decided=decided,
+            schedule=schedule,
+        )
+        for _, ref, scheduled_for, changes, activated_at, schedule, decided in rows
+        if changes is not None
+    ]
+    return found, (rows[-1][0], rows[-1][1]) if len(rows) == limit else None
 
 
 def measure_minute(
@@ -442,6 +582,22 @@ def read_decided(
     }
 
 
+def read_remaining(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, int]:
+    """Return how many runs are left to these jobs by their timers in force.
+
+    One that has no timer, or no number of runs, is not among them.
+    """
+    rows = _SQL["read_remaining"].run(
+        conn,
+        {
+            "parts": [job.part for job in jobs],
+            "jobs": [job.id for job in jobs],
+            "versions": [job.version for job in jobs],
+        },
+    )
+    return {job: left for job, left in rows if left is not None}
+
+
 def insert_jobs(
     conn: Connection, *, jobs: Sequence[NewJob], tenant: int, now: Millis
 ) -> set[UUID]:
@@ -459,6 +615,7 @@ def insert_jobs(
             "activated_at": [job.activated_at for job in jobs],
             "paused": [job.paused for job in jobs],
             "paused_by": [job.paused_by for job in jobs],
+            "remaining_runs": [job.remaining_runs for job in jobs],
         },
     )
     return {job for (job,) in rows}
@@ -488,6 +645,7 @@ def insert_revisions(
                 None if row.payload is None else Jsonb(row.payload) for row in rows
             ],
             "retry_policies": [Jsonb(row.retry_policy) for row in rows],
+            "policies": [Jsonb(row.policy) for row in rows],
         },
     )
 
@@ -510,6 +668,7 @@ def update_jobs(conn: Connection, *, jobs: Sequence[ChangedJob], now: Millis) ->
             "paused_until": [job.paused_until or 0 for job in jobs],
             "paused_by": [job.paused_by for job in jobs],
             "deleted": [job.deleted for job in jobs],
+            "remaining_runs": [job.remaining_runs for job in jobs],
         },
     )
 
@@ -532,6 +691,7 @@ def insert_timers(conn: Connection, *, timers: Sequence[Timer], table: str) -> i
             "parts": [timer.part for timer in timers],
             "kinds": [int(timer.kind) for timer in timers],
             "groups": [timer.attempt_group for timer in timers],
+            "remaining": [timer.remaining for timer in timers],
         },
         timers=table,
     )
@@ -561,6 +721,130 @@ def notify_leaders(conn: Connection, *, partitions: Iterable[int]) -> None:
     _SQL["notify_leaders"].run(conn, {"partitions": text})
 
 
+def count_skips(
+    conn: Connection, *, jobs: Sequence[Job], since: Millis, limit: int
+) -> dict[UUID, Skips]:
+    """Return how many occurrences of these jobs were skipped and missed since.
+
+    Counts the newest ``limit`` rows of a job; one may stand for many occurrences.
+    """
+    rows = _SQL["count_skips"].run(
+        conn,
+        {
+            "parts": [job.part for job in jobs],
+            "jobs": [job.id for job in jobs],
+            "since": since,
+            "limit": limit,
+        },
+    )
+    return {
+        job: Skips(skipped=skipped, missed=missed, capped=seen == limit)
+        for job, skipped, missed, seen in rows
+    }
+
+
+def find_decision(
+    conn: Connection, *, job: Job, at: Millis, since: Millis
+) -> list[Decision]:
+    """Return what was decided of a job at an instant, and the schedule's last before.
+
+    Of an instant the newest attempt group comes first.
+    """
+    rows = _SQL["find_decision"].run(
+        conn, {"part": job.part, "job": job.id, "at": at, "since": since}
+    )
+    names = list(Decision.__dataclass_fields__)
+    return [Decision(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def find_revision(conn: Connection, *, job: UUID, at: Millis) -> dict[str, Any] | None:
+    """Return the schedule of a job's revision in force at an instant, if any was."""
+    for _, schedule in _SQL["find_revision"].run(conn, {"job": job, "at": at}):
+        return _object(schedule)
+    return None
+
+
+def list_past(
+    conn: Connection, *, job: Job, start: Millis, end: Millis
+) -> list[PastRun]:
+    """Return the fired runs of a job's occurrences in [start, end), oldest first."""
+    return [
+        PastRun(scheduled_for=scheduled_for, attempt_group=group, state=state)
+        for scheduled_for, group, state in _SQL["list_past"].run(
+            conn, {"part": job.part, "job": job.id, "start": start, "end": end}
+        )
+    ]
+
+
+def insert_backfill(
+    conn: Connection, *, job: Job, backfill: NewBackfill, now: Millis
+) -> None:
+    """Write a backfill and its runs; the job's row is locked."""
+    _SQL["insert_backfill"].change(
+        conn,
+        {
+            "backfill": backfill.id,
+            "tenant": job.tenant,
+            "job": job.id,
+            "part": job.part,
+            "version": job.version,
+            "revision": job.revision,
+            "queue": job.definition.queue,
+            "start": backfill.start,
+            "end": backfill.end,
+            "by": backfill.by,
+            "now": now,
+            "scheduled_for": list(backfill.scheduled_for),
+            "due_at": list(backfill.due_at),
+            "groups": list(backfill.groups),
+            "runs": list(backfill.runs),
+        },
+    )
+
+
+def list_backfills(
+    conn: Connection,
+    *,
+    job: UUID,
+    before: UUID | None = None,
+    backfill: UUID | None = None,
+    limit: int,
+) -> list[BackfillRow]:
+    """Return a job's backfills with ids below ``before``, or one of them."""
+    rows = _SQL["list_backfills"].run(
+        conn,
+        {
+            "job": job,
+            "before": UUID(int=(1 << 128) - 1) if before is None else before,
+            "backfill": backfill,
+            "limit": limit,
+        },
+    )
+    return [
+        BackfillRow(
+            id=row[0],
+            start=row[1],
+            end=row[2],
+            revision=row[3],
+            runs=row[4],
+            waiting=row[5],
+            created_at=row[6],
+            created_by=row[7],
+            cancelled_at=row[8],
+            cancelled_by=row[9],
+        )
+        for row in rows
+    ]
+
+
+def cancel_backfill(conn: Connection, *, job: UUID, backfill: UUID, by: str) -> int:
+    """Call off what waits of a job's backfill; return how many runs."""
+    [(count,)] = _SQL["cancel_backfill"].run(
+        conn, {"job": job, "backfill": backfill, "by": by}
+    )
+    return int(count)
+
+
 def _object(text: str) -> dict[str, Any]:
     """Return a JSON object; of any other value, which is none of ours, an empty one."""
     value = json.loads(text)
@@ -570,9 +854,9 @@ def _object(text: str) -> dict[str, Any]:
 def _job(row: tuple[Any, ...]) -> Job:
     ident, tenant, part, key, name, tags, version, revision, changes = row[:9]
     paused, pause_note, paused_until, paused_by = row[9:13]
-    activated_at, created_at, updated_at, deleted_at = row[13:17]
-    schedule, jitter_window, overlap_policy, queue, priority = row[17:22]
-    target, payload, retry_policy = row[22:]
+    activated_at, created_at, updated_at, deleted_at, remaining_runs = row[13:18]
+    schedule, jitter_window, overlap_policy, queue, priority = row[18:23]
+    target, payload, retry_policy, policy = row[23:]
     return Job(
         id=ident,
         tenant=tenant,
@@ -591,6 +875,7 @@ def _job(row: tuple[Any, ...]) -> Job:
         created_at=created_at,
         updated_at=updated_at,
         deleted_at=deleted_at,
+        remaining_runs=remaining_runs,
         definition=Revision(
             schedule=_object(schedule),
             jitter_window=jitter_window,
@@ -600,5 +885,6 @@ def _job(row: tuple[Any, ...]) -> Job:
             target=json.loads(target),
             payload=None if payload is None else json.loads(payload),
             retry_policy=json.loads(retry_policy),
+            policy=json.loads(policy),
         ),
     )

@@ -45,10 +45,13 @@ def cancel(
             )
             if _step(conn, timed, note, RunState.CANCELLED):
                 return RunState.CANCELLED
+        blocked = partial(store.cancel_if_blocked, run=run, part=part, reason=reason)
+        if _step(conn, blocked, note, RunState.CANCELLED):
+            return RunState.CANCELLED
         ready = partial(store.cancel_if_ready, run=run, reason=reason)
         if _step(conn, ready, note, RunState.CANCELLED):
             note = None
-        leased = partial(store.cancel_if_leased, run=run, part=part)
+        leased = partial(store.cancel_if_leased, run=run, part=part, reason=reason)
         flagged = _step(conn, leased, note, RunState.RUNNING)
         if flagged:
             note = None

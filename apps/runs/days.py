@@ -73,6 +73,28 @@ def ensure_days(conn: Connection, *, now: Millis) -> int:
     return strays
 
 
+def ensure_range(conn: Connection, *, start: Millis, end: Millis) -> None:
+    """Make the days of runs in [start, end) that are gone; for a backfill of the past.
+
+    A day that a backfill of the last week may write into is not dropped. Raises
+    ``LockNotAvailable``.
+    """
+    for table in (RUN, ATTEMPT):
+        have = _days(conn, table)
+        for day in range(day_start(start), end, DAY):
+            if day in have:
+                continue
+            lower, upper = _bounds(table, day)
+            partitions.attach_leaf(
+                conn,
+                parent=table.name,
+                leaf=day_name(table.name, day),
+                key=table.key,
+                lower=lower,
+                upper=upper,
+            )
+
+
 def drop_old_days(conn: Connection, *, now: Millis) -> list[str]:
     """Drop days that are over; keep the few runs that were no success for longer.
 
@@ -81,7 +103,9 @@ def drop_old_days(conn: Connection, *, now: Millis) -> list[str]:
     dropped: list[str] = []
     for table in TABLES:
         for day, leaf in sorted(_days(conn, table).items()):
-            if day + DAY > now - table.kept or not _is_over(conn, table, leaf, now):
+            if day + DAY > now - table.kept or not _is_over(
+                conn, table, leaf, day, now
+            ):
                 continue
             try:
                 with conn.transaction():
@@ -111,11 +135,17 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
     )
 
 
-def _is_over(conn: Connection, table: Table, leaf: str, now: Millis) -> bool:
+def _is_over(
+    conn: Connection, table: Table, leaf: str, day: Millis, now: Millis
+) -> bool:
     if not table.by_id:
         return True
     written = store.read_last_write(conn, leaf=leaf)
-    return written is None or written < now - table.kept
+    if written is not None and written >= now - table.kept:
+        return False
+    return not store.has_backfill(
+        conn, start=day, end=day + DAY, since=now - table.kept
+    )
 
 
 def _days(conn: Connection, table: Table) -> dict[Millis, str]:

@@ -13,3 +13,9 @@ class RunFinished(ChronoError):
     """The run is over; nothing about it changes any more."""
 
     code = "run_finished"
+
+
+class RunNotWaiting(ChronoError):
+    """The run does not wait for its time; only one that does can be moved."""
+
+    code = "run_not_waiting"

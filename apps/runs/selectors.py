@@ -1,13 +1,14 @@
 """Runs as people and programs see them: state in public words, five instants, lags."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from apps.runs import store
 from apps.runs.errors import RunNotFound
-from apps.runs.store import AttemptRow, JobRunKey, RunDetail, RunRow
+from apps.runs.store import AttemptRow, JobRunKey, Missed, RunDetail, RunRow
 from apps.runtime.sessions import Connection
+from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import LATEST, Millis
 from chrono.rules.keys import partition_of_run, scheduled_for_of
 from chrono.rules.partitions import partition_of
@@ -122,7 +123,8 @@ def get_run(
             conn, run=run, part=part, scheduled_for=scheduled_for, tenant=tenant
         )
         if found is not None:
-            return found
+            row, detail = found
+            return row, replace(detail, missed=_missed(conn, row))
     raise RunNotFound
 
 
@@ -146,6 +148,12 @@ def list_runs(
     )
     page = rows[:limit]
     return Page(rows=page, next=page[-1].id if len(rows) > limit else None)
+
+
+def _missed(conn: Connection, row: RunRow) -> Missed | None:
+    if row.place == "skip" or not may_stand_for_others(row.id, begun=row.started_at):
+        return None
+    return store.load_missed(conn, runs=[(row.id, row.job_id)]).get(row.id)
 
 
 def _tenant_runs(

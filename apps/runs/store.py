@@ -12,6 +12,8 @@ from psycopg.types.json import Jsonb
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
+from chrono.rules.keys import partition_of_run, scheduled_for_of
+from chrono.rules.lease import LEASE_TTL
 from chrono.rules.states import RunState
 
 _SQL = {
@@ -26,6 +28,7 @@ _SQL = {
         "insert_run_input",
         "load_run_inputs",
         "load_run_priorities",
+        "load_missed",
         "purge_run_inputs",
         "insert_slot",
         "has_slots",
@@ -38,8 +41,14 @@ _SQL = {
         "list_orphans",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
+        "cancel_if_blocked",
+        "cancel_blocked_of_jobs",
         "cancel_if_ready",
         "cancel_if_leased",
+        "end_lease",
+        "reschedule_if_timed",
+        "reschedule_if_blocked",
+        "is_queue_served",
         "locate_run",
         "get_run",
         "find_skip",
@@ -49,12 +58,15 @@ _SQL = {
         "keep_runs",
         "keep_attempts",
         "read_last_write",
+        "has_backfill",
         "purge_runs_kept",
         "purge_attempts_kept",
         "purge_dead_letters",
     )
 }
 TIMERS = ("chrono_timer", "chrono_timer_far")
+MOST_COLLAPSED = 1_000
+"""How many rows of the ledger are added up for one run; a row may be a stretch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +94,16 @@ class Target:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """The missed occurrences that one run stands for, itself among them."""
+
+    first: Millis
+    last: Millis
+    """The run's own instant."""
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +184,8 @@ class RunDetail:
     error_reason: int | None
     error: str | None
     error_at: Millis | None
+    missed: Missed | None = None
+    """What it stands for besides itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +318,29 @@ def load_run_priorities(
     return {run: int(priority) for run, priority in rows}
 
 
+def load_missed(
+    conn: Connection, *, runs: Sequence[tuple[uuid.UUID, uuid.UUID]]
+) -> dict[uuid.UUID, Missed]:
+    """Return what those of these runs stand for that stand for several occurrences.
+
+    Runs are given as (run, job), and are the schedule's own.
+    """
+    rows = _SQL["load_missed"].run(
+        conn,
+        {
+            "parts": [partition_of_run(run) for run, _ in runs],
+            "jobs": [job for _, job in runs],
+            "runs": [run for run, _ in runs],
+            "instants": [scheduled_for_of(run) for run, _ in runs],
+            "most": MOST_COLLAPSED,
+        },
+    )
+    return {
+        run: Missed(first=first, last=scheduled_for_of(run), count=count)
+        for run, first, count in rows
+    }
+
+
 def purge_run_inputs(conn: Connection, *, before: uuid.UUID, limit: int) -> int:
     """Delete inputs of runs with lower ids that wait for nothing; return how many."""
     return _SQL["purge_run_inputs"].change(conn, {"before": before, "limit": limit})
@@ -417,6 +464,35 @@ def cancel_timed_of_jobs(
     )
 
 
+def cancel_if_blocked(
+    conn: Connection, *, run: uuid.UUID, part: int, reason: int
+) -> bool:
+    """Cancel a run that waits behind a gate; return whether it did."""
+    return bool(
+        _SQL["cancel_if_blocked"].run(
+            conn, {"run": run, "part": part, "reason": reason}
+        )
+    )
+
+
+def cancel_blocked_of_jobs(
+    conn: Connection,
+    *,
+    jobs: Sequence[uuid.UUID],
+    parts: Sequence[int],
+    reason: int,
+) -> int:
+    """Cancel every run of these jobs that waits behind a gate; return how many.
+
+    ``parts`` are the jobs' partitions. Takes rows SKIP LOCKED, so it never waits.
+    """
+    return len(
+        _SQL["cancel_blocked_of_jobs"].run(
+            conn, {"jobs": list(jobs), "parts": list(parts), "reason": reason}
+        )
+    )
+
+
 def cancel_if_ready(conn: Connection, *, run: uuid.UUID, reason: int) -> bool:
     """Cancel a run that lies in ready; return whether it lay there.
 
@@ -425,9 +501,57 @@ def cancel_if_ready(conn: Connection, *, run: uuid.UUID, reason: int) -> bool:
     return bool(_SQL["cancel_if_ready"].run(conn, {"run": run, "reason": reason}))
 
 
-def cancel_if_leased(conn: Connection, *, run: uuid.UUID, part: int) -> bool:
+def cancel_if_leased(
+    conn: Connection, *, run: uuid.UUID, part: int, reason: int
+) -> bool:
     """Flag a run in execution as cancelled; return whether it is one."""
-    return bool(_SQL["cancel_if_leased"].run(conn, {"run": run, "part": part}))
+    return bool(
+        _SQL["cancel_if_leased"].run(conn, {"run": run, "part": part, "reason": reason})
+    )
+
+
+def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bool:
+    """End an execution at once as cancelled; return whether there was one.
+
+    What its worker writes of it later is dropped: its token is gone.
+    """
+    return bool(
+        _SQL["end_lease"].run(conn, {"run": run, "part": part, "reason": reason})
+    )
+
+
+def reschedule_if_timed(
+    conn: Connection,
+    *,
+    run: uuid.UUID,
+    part: int,
+    due: Millis,
+    horizon: Millis,
+    timers: str,
+) -> bool:
+    """Have a run that waits in ``timers`` come due at ``due``; tell whether one did."""
+    return bool(
+        _SQL["reschedule_if_timed"].run(
+            conn,
+            {"run": run, "part": part, "due": due, "horizon": horizon},
+            timers=timers,
+        )
+    )
+
+
+def reschedule_if_blocked(
+    conn: Connection, *, run: uuid.UUID, part: int, due: Millis
+) -> bool:
+    """Have a run behind a gate wait until ``due``; return whether there is one."""
+    return bool(
+        _SQL["reschedule_if_blocked"].run(conn, {"run": run, "part": part, "due": due})
+    )
+
+
+def is_queue_served(conn: Connection, *, queue: str) -> bool:
+    """Return whether a worker that still beats claims from this queue."""
+    [(served,)] = _SQL["is_queue_served"].run(conn, {"queue": queue, "ttl": LEASE_TTL})
+    return bool(served)
 
 
 def locate_run(conn: Connection, *, run: uuid.UUID, part: int) -> list[Place]:
@@ -622,6 +746,16 @@ def keep_runs(conn: Connection, *, leaf: str) -> int:
 def keep_attempts(conn: Connection, *, leaf: str) -> int:
     """Copy a day's attempts whose run is kept to ``chrono_attempt_kept``."""
     return _SQL["keep_attempts"].change(conn, leaf=leaf)
+
+
+def has_backfill(
+    conn: Connection, *, start: Millis, end: Millis, since: Millis
+) -> bool:
+    """Return whether a backfill made since an instant reaches into [start, end)."""
+    [(there,)] = _SQL["has_backfill"].run(
+        conn, {"start": start, "end": end, "since": since}
+    )
+    return bool(there)
 
 
 def read_last_write(conn: Connection, *, leaf: str) -> Millis | None:

@@ -31,7 +31,7 @@ def rest_after(losses: int) -> float:
     database is back. Drawn from the upper half, so that not all come back at once.
     """
     longest = min(LONGEST_REST_S, FIRST_REST_S * 2 ** min(losses - 1, 10))
-    return longest * (1 + secrets.randbelow(1_000) / 1_000) / 2
+    return float(longest * (1 + secrets.randbelow(1_000) / 1_000) / 2)
 
 
 class Waiter:

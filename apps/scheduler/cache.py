@@ -5,12 +5,14 @@ partition. Losing an entry loses nothing: the second look finds what is missing.
 """
 
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from apps.scheduler.store import Term
 from chrono.rules.instants import Millis
+from chrono.rules.overlap import Check
+from chrono.rules.policy import OverlapPolicy, Policy
 from chrono.rules.schedule import Schedule
 from chrono.rules.wheel import Ticket, Wheel
 
@@ -23,8 +25,12 @@ class Definition:
 
     schedule: Schedule
     offset: Millis
-    bounded: bool
-    """Whether overlap skip applies: at most one run of the schedule at a time."""
+    policy: Policy
+    overlap: OverlapPolicy
+    check: Check
+    """How much overlap has to know before a run is made."""
+    bound: int
+    """How many runs may be live, where that is checked."""
     queue: str
     priority: int
 
@@ -50,8 +56,12 @@ class Entry:
     definition: Definition
     put_back: int = 0
     """How often a fire did not find it although its partition held."""
+    remaining: int | None = None
+    """How many runs of the schedule there still are; None for any number."""
     old_prev_live: bool | None = None
     """Whether ``prev`` is live; asked only where it is older than the history kept."""
+    prev_ended: Millis | None = None
+    """When ``prev`` ended; asked only where a delay is counted from it."""
 
     @property
     def key(self) -> Key:
@@ -75,6 +85,7 @@ class Cache:
     def __init__(self, now: Millis) -> None:
         self.held: dict[int, Held] = {}
         self._wheel: Wheel[Entry] = Wheel(now)
+        self._set_aside: deque[Entry] = deque()
 
     def __len__(self) -> int:
         """Return how many timers wait in the wheel."""
@@ -142,9 +153,30 @@ class Cache:
         """
         return self._wheel.advance(now)
 
+    def set_aside(self, entry: Entry) -> None:
+        """Keep an entry that was taken for later; it stays known."""
+        self._set_aside.append(entry)
+
+    def take_aside(self, most: int) -> list[Entry]:
+        """Return the first entries that were set aside and are still known."""
+        taken: list[Entry] = []
+        while self._set_aside and len(taken) < most:
+            entry = self._set_aside.popleft()
+            if self.find(entry.part, entry.key) is entry:
+                taken.append(entry)
+        return taken
+
+    def has_aside(self) -> bool:
+        """Return whether entries are set aside."""
+        return bool(self._set_aside)
+
     def count_before(self, moment: Millis) -> Counter[int]:
         """Return how many timers due before an instant each partition holds."""
-        return Counter(entry.part for entry in self._wheel.before(moment))
+        counts = Counter(entry.part for entry in self._wheel.before(moment))
+        for entry in self._set_aside:
+            if self.find(entry.part, entry.key) is entry:
+                counts[entry.part] += 1
+        return counts
 
     def next_due(self) -> Millis | None:
         """Return an instant no later than the next due one, None if nothing waits."""

@@ -1,4 +1,4 @@
-"""The leader's work on the partitions it holds: look, load, fire.
+"""The leader's work on the partitions it holds: look, load, fire, catch up, let in.
 
 One session, one thread: a read is applied before the next statement is sent, so nothing
 is ever in flight over an edit and its delta.
@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
+from apps.scheduler.batches import Moment, Tags
 from apps.scheduler.cache import Cache
-from apps.scheduler.fire import Gun, Moment
+from apps.scheduler.fire import Gun, is_missed
+from apps.scheduler.lane import Lane
 from apps.scheduler.load import Loader
+from apps.scheduler.missed import Misser
 from apps.scheduler.store import Term
 from chrono.rules.instants import Millis
 
@@ -21,6 +24,8 @@ log = logging.getLogger("chrono.scheduler")
 LOOK_EVERY: Millis = 500
 RELOAD_EVERY: Millis = 30_000
 IDLE: Millis = 500
+CATCHUP_RATE = 50.0
+"""How many catch-up runs a second are let in, by all leaders together."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,12 +46,16 @@ class Dispatcher:
         clock: Clock,
         *,
         progress: Callable[[], None] = lambda: None,
+        catchup_rate: float = CATCHUP_RATE,
     ) -> None:
         self._clock = clock
         self._progress = progress
         self.cache = Cache(clock.now())
         self._loader = Loader(conn, self.cache, progress)
-        self._gun = Gun(conn, self.cache)
+        tags = Tags()
+        self._gun = Gun(conn, self.cache, tags)
+        self._misser = Misser(conn, self.cache, tags)
+        self._lane = Lane(conn, self.cache, self._loader, rate=catchup_rate)
         self._lost: list[Term] = []
         self._slice = 0
         self._horizon: Millis = 0
@@ -61,6 +70,7 @@ class Dispatcher:
             self.cache.adopt(term)
         if terms:
             self._next_look = self._next_reload = 0
+            self._lane.notice()
 
     def resign(self, parts: Iterable[int]) -> None:
         """Stop leading these partitions."""
@@ -75,9 +85,13 @@ class Dispatcher:
     def notice(self) -> None:
         """Look at once: somebody said that jobs changed."""
         self._next_look = 0
+        self._lane.notice()
 
     def step(self) -> Step:
-        """Look and load where it is time, fire what is due; return what came of it."""
+        """Look and load where it is time, fire what is due; return what came of it.
+
+        What was missed comes after what is due now, a bounded piece with each step.
+        """
         now = self._clock.now()
         if not self.cache.held:
             return Step(readied=0, wait=IDLE)
@@ -87,24 +101,44 @@ class Dispatcher:
             self._loaded_until = self._loader.load_window(self.cache.held, now)
             self._next_reload = now + RELOAD_EVERY
             self._progress()
-        due = self.cache.take_due(self._clock.now())
-        if not due:
-            return Step(readied=0, wait=self._wait())
-        moment = Moment(
+        due = []
+        for entry in self.cache.take_due(self._clock.now()):
+            if is_missed(entry, now):
+                self.cache.set_aside(entry)
+            else:
+                due.append(entry)
+        fired = [self._gun.fire(due, self._moment(), self._progress)] if due else []
+        if self.cache.has_aside():
+            fired.append(self._misser.step(self._moment(), self._progress))
+        if any(one.waiting for one in fired):
+            self._lane.notice()
+        if now >= self._lane.due():
+            fired.append(self._lane.step(self._moment()))
+        self._lead_anew({part for one in fired for part in one.stale})
+        return Step(
+            readied=sum(one.readied for one in fired),
+            queues={queue for one in fired for queue in one.queues},
+            wait=self._wait(),
+        )
+
+    def _moment(self) -> Moment:
+        return Moment(
             now=self._clock.now(),
             override=self._clock.override(),
             slice=self._slice,
             horizon=self._horizon,
             loaded_until=self._loaded_until,
         )
-        fired = self._gun.fire(due, moment, self._progress)
-        if fired.stale:
-            lost = self._loader.catch_up(fired.stale)
-            if lost:
-                log.warning("%s partitions refused to be fired: led anew", len(lost))
-            self._lost += lost
-            self._next_look = 0
-        return Step(readied=fired.readied, queues=fired.queues, wait=self._wait())
+
+    def _lead_anew(self, stale: set[int]) -> None:
+        """Follow what has moved in the partitions that refused."""
+        if not stale:
+            return
+        lost = self._loader.catch_up(stale)
+        if lost:
+            log.warning("%s partitions refused to be fired: led anew", len(lost))
+        self._lost += lost
+        self._next_look = 0
 
     def _look(self, now: Millis) -> None:
         seen = self._loader.look(now)
@@ -116,7 +150,9 @@ class Dispatcher:
 
     def _wait(self) -> Millis:
         now = self._clock.now()
-        wake = min(self._next_look, self._next_reload)
+        if self.cache.has_aside():
+            return 0
+        wake = min(self._next_look, self._next_reload, self._lane.due())
         due = self.cache.next_due()
         if due is not None:
             wake = min(wake, due)

@@ -1,65 +1,60 @@
 """The fenced batch: due entries in, one statement, verdicts out."""
 
 import logging
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import psycopg
 
 from apps.runtime.arrays import bools, int8s, texts, uuids
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
+from apps.scheduler.batches import FAR, Fired, Moment, Tags, by_bucket, guards, next_due
 from apps.scheduler.cache import Cache, Entry
+from apps.scheduler.places import Places
 from apps.scheduler.store import Term
-from chrono.rules import catchup, fairness
-from chrono.rules.buckets import DAY, bucket_name, bucket_start
-from chrono.rules.catchup import Decision
+from chrono.rules.buckets import bucket_name
+from chrono.rules.catchup import is_past_deadline, missed_until
 from chrono.rules.instants import Millis
-from chrono.rules.keys import run_id, scheduled_for_of
-from chrono.rules.states import Reason, TimerKind
+from chrono.rules.keys import run_id
+from chrono.rules.overlap import Check, Place
+from chrono.rules.schedule import FixedDelay, next_after
+from chrono.rules.states import Priority, Reason, TimerKind
 
 log = logging.getLogger("chrono.scheduler")
 
 BATCH = 500
-FAR = "chrono_timer_far"
 NOT_FOUND_AGAIN_AFTER: Millis = 10
 REST: Millis = 1_000
-HISTORY: Millis = 6 * DAY
-"""A run older than this may have left the history with its day."""
+MOVED: Final = -1
+"""Stands for the reason of a timer that is only moved: nothing is decided."""
+OF_SCHEDULE = (TimerKind.SCHEDULE, TimerKind.LATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """What a round of firing goes by."""
+class Decision:
+    """What to do with one due entry."""
 
-    now: Millis
-    override: Millis | None
-    """The instant that stands for the database's clock in tests, else None."""
-    slice: int
-    horizon: Millis
-    loaded_until: Millis
-
-
-@dataclass(slots=True, kw_only=True)
-class Fired:
-    """What a round of firing came to."""
-
-    readied: int = 0
-    queues: set[str] = field(default_factory=set)
-    stale: set[int] = field(default_factory=set)
-    """Partitions that refused: their epoch or term has moved."""
+    following: Millis | None
+    """The occurrence to plan next, None where there is none to plan."""
+    skip: int | None = None
+    """The reason why it does not fire, or MOVED; None where it does."""
+    gate: Reason | None = None
+    """What holds its run back; None where it goes to the workers."""
+    slot: bool = False
+    """Whether its run counts against the job's bound by a slot."""
 
 
 class Gun:
-    """Fires due entries; keeps each tenant's last fair tag."""
+    """Fires due entries that are not missed."""
 
-    def __init__(self, conn: Connection, cache: Cache) -> None:
+    def __init__(self, conn: Connection, cache: Cache, tags: Tags) -> None:
         self._conn = conn
         self._cache = cache
-        self._tags: dict[int, int] = {}
+        self._tags = tags
+        self._places = Places(conn)
 
     def fire(
         self, entries: Iterable[Entry], moment: Moment, progress: Callable[[], None]
@@ -69,29 +64,12 @@ class Gun:
         Every entry is decided and forgotten, or goes back into the wheel.
         """
         fired = Fired()
-        self._ask_for_old_runs(due := list(entries), moment.now)
-        by_bucket: defaultdict[str, list[Entry]] = defaultdict(list)
-        for entry in due:
-            by_bucket[entry.bucket].append(entry)
-        for bucket, due in by_bucket.items():
-            for start in range(0, len(due), BATCH):
-                self._fire(bucket, due[start : start + BATCH], moment, fired)
+        self._places.ask(due := list(entries), moment.now)
+        for bucket, waiting in by_bucket(due).items():
+            for start in range(0, len(waiting), BATCH):
+                self._fire(bucket, waiting[start : start + BATCH], moment, fired)
                 progress()
         return fired
-
-    def _ask_for_old_runs(self, entries: list[Entry], now: Millis) -> None:
-        """Overlap with a run older than the history kept: ask where it could be."""
-        old = [
-            (e.part, e.prev, e.job_id)
-            for e in entries
-            if e.prev is not None and is_bounded(e) and _is_old(e.prev, now)
-        ]
-        if not old:
-            return
-        live = store.list_unsettled(self._conn, runs=old)
-        for entry in entries:
-            if entry.prev is not None and _is_old(entry.prev, now):
-                entry.old_prev_live = entry.prev in live
 
     def _fire(
         self, bucket: str, entries: list[Entry], moment: Moment, fired: Fired
@@ -100,9 +78,9 @@ class Gun:
         entries = [e for e in entries if e.part in held]
         if not entries:
             return
-        decisions = [decide(entry, moment.now) for entry in entries]
+        decisions = self._decide(entries, moment.now)
         next_dues = [
-            next_due(entry, decision, moment.now)
+            next_due(entry, decision.following, moment.now)
             for entry, decision in zip(entries, decisions, strict=True)
         ]
         batch = self._batch(entries, decisions, next_dues, held, moment)
@@ -119,6 +97,23 @@ class Gun:
             self._fire_halves(bucket, entries, moment, fired, error)
             return
         self._conclude(entries, decisions, next_dues, firing, moment, fired)
+
+    def _decide(self, entries: list[Entry], now: Millis) -> list[Decision]:
+        decisions = [decide(entry, now) for entry in entries]
+        places = self._places.find(
+            [
+                entry
+                for entry, decision in zip(entries, decisions, strict=True)
+                if needs_place(entry, decision)
+            ],
+            now,
+        )
+        return [
+            settle_place(decision, places[entry.key])
+            if entry.key in places
+            else decision
+            for entry, decision in zip(entries, decisions, strict=True)
+        ]
 
     def _fire_apart(
         self, bucket: str, entries: list[Entry], moment: Moment, fired: Fired
@@ -161,12 +156,9 @@ class Gun:
         moment: Moment,
     ) -> dict[str, Any]:
         """Return the parameters of ``fire_if_held``: guards and parallel arrays."""
-        terms = [held[part] for part in sorted({entry.part for entry in entries})]
+        gated = [(n, d.gate) for n, d in enumerate(decisions) if d.gate is not None]
         return {
-            "parts": [term.part for term in terms],
-            "fences": [term.fence for term in terms],
-            "terms": [term.term for term in terms],
-            "epochs": [term.epoch for term in terms],
+            **guards(held[part] for part in {entry.part for entry in entries}),
             "ns": int8s(range(len(entries))),
             "part": int8s([e.part for e in entries]),
             "due": int8s([e.due for e in entries]),
@@ -178,26 +170,33 @@ class Gun:
             "revision": int8s([e.revision for e in entries]),
             "tenant": int8s([e.tenant for e in entries]),
             "queue": texts([e.definition.queue for e in entries]),
-            "priority": int8s([e.definition.priority for e in entries]),
-            "tag": int8s([self._tag(e, moment.now) for e in entries]),
+            "priority": int8s(
+                [
+                    Priority.BULK
+                    if d.gate is Reason.CATCH_UP
+                    else e.definition.priority
+                    for e, d in zip(entries, decisions, strict=True)
+                ]
+            ),
+            "tag": int8s([self._tags.draw(e.tenant, moment.now) for e in entries]),
             "fence": int8s([held[e.part].fence for e in entries]),
             "skip": int8s([d.skip or 0 for d in decisions]),
-            "span": int8s([d.span if d.span > 1 else 0 for d in decisions]),
-            "last_for": int8s([d.last if d.span > 1 else 0 for d in decisions]),
             "bounded": bools(
-                [is_bounded(e) and e.old_prev_live is None for e in entries]
+                [
+                    is_bounded(e) and e.old_prev_live is None and d.gate is None
+                    for e, d in zip(entries, decisions, strict=True)
+                ]
             ),
             "next_for": int8s([d.following or 0 for d in decisions]),
             "next_due": int8s(next_dues),
+            "gated_n": [n for n, _ in gated],
+            "gate": [gate.label for _, gate in gated],
+            "gate_reason": [int(gate) for _, gate in gated],
+            "slot_n": [n for n, d in enumerate(decisions) if d.slot],
             "now": moment.override,
             "slice": moment.slice,
             "horizon": moment.horizon,
         }
-
-    def _tag(self, entry: Entry, now: Millis) -> int:
-        tag = fairness.tag(now, self._tags.get(entry.tenant, 0), 1.0)
-        self._tags[entry.tenant] = tag
-        return tag
 
     def _conclude(
         self,
@@ -218,7 +217,9 @@ class Gun:
                 self._not_found(entry, moment)
                 continue
             self._cache.forget(entry)
-            if verdict == 0:
+            if verdict == 0 and decision.gate is not None:
+                fired.waiting = True
+            elif verdict == 0:
                 fired.readied += 1
                 fired.queues.add(entry.definition.queue)
             if decision.following is not None:
@@ -243,61 +244,111 @@ class Gun:
         """Put the next timer, which the statement wrote, into the wheel."""
         if due >= moment.loaded_until:
             return  # The window will bring it.
+        if verdict == 0 and entry.remaining == 1:
+            return  # That was the last.
         if verdict == 0:
             entry.prev = entry.run_id
+            entry.remaining = entry.remaining and entry.remaining - 1
         entry.bucket = bucket_name(due) if due < moment.horizon else FAR
         entry.due = due
         entry.scheduled_for = following
         entry.run_id = run_id(entry.job_id, following, 0, entry.part)
         entry.put_back = 0
-        entry.old_prev_live = None
+        entry.old_prev_live = entry.prev_ended = None
         self._cache.put(entry)
 
 
-def decide(entry: Entry, now: Millis) -> Decision:
-    """Return what to do with a due entry."""
-    match TimerKind(entry.kind):
-        case TimerKind.SCHEDULE:
-            decision = catchup.decide(
-                entry.definition.schedule,
-                entry.scheduled_for,
-                offset=entry.definition.offset,
-                now=now,
-            )
-            if entry.old_prev_live and decision.skip is None:
-                return replace(decision, skip=Reason.OVERLAP)
-            return decision
-        case TimerKind.LATE if entry.job_deleted:
-            return _alone(entry, Reason.ENDED)
-        case TimerKind.LATE if entry.job_paused:
-            return _alone(entry, Reason.PAUSED)
-        case _:
-            return _alone(entry, None)
+def is_missed(entry: Entry, now: Millis) -> bool:
+    """Return whether a schedule's occurrence is so late that catch-up decides.
 
-
-def _alone(entry: Entry, skip: Reason | None) -> Decision:
-    return Decision(skip=skip, span=1, last=entry.scheduled_for, following=None)
-
-
-def next_due(entry: Entry, decision: Decision, now: Millis) -> Millis:
-    """Return when the next timer is due, 0 where there is none.
-
-    Never in an hour whose bucket may be gone, and never by a key used before.
+    What is counted from the end of a run is late, but nothing was missed.
     """
-    if decision.following is None:
-        return 0
-    return max(
-        decision.following + entry.definition.offset, bucket_start(now), entry.due + 1
+    return (
+        entry.kind == TimerKind.SCHEDULE
+        and entry.scheduled_for <= missed_until(now, entry.definition.offset)
+        and not isinstance(entry.definition.schedule, FixedDelay)
     )
+
+
+def decide(entry: Entry, now: Millis) -> Decision:
+    """Return what to do with a due entry, whatever runs of its job are live."""
+    match TimerKind(entry.kind):
+        case TimerKind.SCHEDULE if isinstance(entry.definition.schedule, FixedDelay):
+            return _decide_delay(entry, entry.definition.schedule, now)
+        case TimerKind.SCHEDULE:
+            return _decide_occurrence(
+                entry, next_after(entry.definition.schedule, entry.scheduled_for), now
+            )
+        case TimerKind.LATE if entry.job_deleted:
+            return Decision(following=None, skip=Reason.ENDED)
+        case TimerKind.LATE if entry.job_paused:
+            return Decision(following=None, skip=Reason.PAUSED)
+        case TimerKind.LATE:
+            return _decide_late(entry, now)
+        case TimerKind.RETRY if entry.job_paused and not entry.job_deleted:
+            return Decision(following=None, gate=Reason.PAUSED)
+        case _:
+            return Decision(following=None)
+
+
+def _decide_occurrence(entry: Entry, following: Millis | None, now: Millis) -> Decision:
+    if entry.old_prev_live and is_bounded(entry):
+        return Decision(following=following, skip=Reason.OVERLAP)
+    late = is_past_deadline(
+        entry.definition.policy,
+        entry.scheduled_for,
+        offset=entry.definition.offset,
+        now=now,
+    )
+    return Decision(following=following, skip=Reason.PAST_DEADLINE if late else None)
+
+
+def _decide_late(entry: Entry, now: Millis) -> Decision:
+    """Decide an occurrence that an edit left to be run, missed ones in their lane."""
+    decision = _decide_occurrence(entry, None, now)
+    missed = entry.scheduled_for <= missed_until(now, entry.definition.offset)
+    if missed and decision.skip is None:
+        return replace(decision, gate=Reason.CATCH_UP)
+    return decision
+
+
+def _decide_delay(entry: Entry, schedule: FixedDelay, now: Millis) -> Decision:
+    """Decide a delay counted from the end of a run.
+
+    While that run is live its timer comes again after another delay; the run can't end
+    before, so it never comes too late. Then it is moved to the very instant. Where that
+    lies after the schedule's end, there is no more timer.
+    """
+    if entry.prev is not None and entry.prev_ended is None:
+        return Decision(following=next_after(schedule, now), skip=MOVED)
+    if entry.prev_ended is not None:
+        nominal = next_after(schedule, entry.prev_ended)
+        if nominal is None or nominal > entry.scheduled_for:
+            return Decision(following=nominal, skip=MOVED)
+    return Decision(following=next_after(schedule, now))
+
+
+def needs_place(entry: Entry, decision: Decision) -> bool:
+    """Return whether slots have to be asked whether an entry may run."""
+    return (
+        entry.definition.check is Check.SLOTS
+        and entry.kind in OF_SCHEDULE
+        and decision.skip is None
+        and decision.gate is None
+    )
+
+
+def settle_place(decision: Decision, place: Place | Reason) -> Decision:
+    """Return the decision on an entry whose place was asked for."""
+    match place:
+        case Place.READY:
+            return replace(decision, slot=True)
+        case Place.BUFFER:
+            return replace(decision, gate=Reason.OVERLAP)
+        case reason:
+            return replace(decision, skip=reason)
 
 
 def is_bounded(entry: Entry) -> bool:
-    """Return whether overlap skip applies to this timer."""
-    return entry.definition.bounded and entry.kind in (
-        TimerKind.SCHEDULE,
-        TimerKind.LATE,
-    )
-
-
-def _is_old(run: uuid.UUID, now: Millis) -> bool:
-    return scheduled_for_of(run) < now - HISTORY
+    """Return whether the statement asks for the schedule's last run."""
+    return entry.definition.check is Check.LAST and entry.kind in OF_SCHEDULE

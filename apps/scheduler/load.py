@@ -11,10 +11,11 @@ from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.cache import Cache, Definition, Entry
 from apps.scheduler.store import RevisionRow, Term, TimerRow
-from chrono.rules import jitter
+from chrono.rules import jitter, overlap, policy
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.keys import is_extra, run_id
+from chrono.rules.overlap import Check
 from chrono.rules.schedule import Once, resolve, schedule_from_json
 from chrono.rules.states import TimerKind
 
@@ -190,6 +191,7 @@ class Loader:
                 tenant=row.tenant,
                 job_paused=row.job_paused,
                 job_deleted=row.job_deleted,
+                remaining=row.remaining,
                 definition=definition,
             )
         )
@@ -198,6 +200,14 @@ class Loader:
         unknown = [oid for oid in oids if oid not in self._tables]
         if unknown:
             self._tables.update(store.list_tables(self._conn, oids=unknown))
+
+    def definitions(
+        self, wanted: set[tuple[uuid.UUID, int]]
+    ) -> dict[tuple[uuid.UUID, int], Definition]:
+        """Return these (job, revision) pairs, but for what can't be read."""
+        self._define(wanted)
+        found = {key: self._definitions.get(key) for key in wanted}
+        return {key: one for key, one in found.items() if one is not None}
 
     def _define(self, wanted: set[tuple[uuid.UUID, int]]) -> None:
         unknown = [key for key in wanted if key not in self._definitions]
@@ -220,6 +230,8 @@ def _definition(row: RevisionRow) -> Definition | None:
     """Return the definition, or None, said in the log, where it can't be read."""
     try:
         schedule = resolve(schedule_from_json(row.schedule), row.job_id)
+        policies = policy.from_json(row.policy)
+        overlaps = policy.overlap_from_name(row.overlap_policy)
     except ChronoError as error:
         log.error(
             "job %s revision %s can't be read: %s", row.job_id, row.revision, error
@@ -228,7 +240,12 @@ def _definition(row: RevisionRow) -> Definition | None:
     return Definition(
         schedule=schedule,
         offset=jitter.offset(row.job_id, row.jitter_window),
-        bounded=row.overlap_policy == "skip" and not isinstance(schedule, Once),
+        policy=policies,
+        overlap=overlaps,
+        check=Check.NOTHING
+        if isinstance(schedule, Once)
+        else overlap.check(overlaps, policies.max_concurrent_runs),
+        bound=policies.max_concurrent_runs or 1,
         queue=row.queue,
         priority=row.priority,
     )

@@ -16,7 +16,7 @@ from apps.runtime.sessions import (
     connect_listener,
     connect_upkeep,
 )
-from apps.scheduler.dispatcher import Dispatcher
+from apps.scheduler.dispatcher import CATCHUP_RATE, Dispatcher
 from apps.scheduler.leadership import Leadership
 from apps.scheduler.store import FIRING
 from apps.scheduler.upkeep import Upkeep
@@ -36,8 +36,15 @@ class ClockUnfit(ChronoError):
 class Scheduler:
     """One scheduler process; :meth:`run` until asked to stop."""
 
-    def __init__(self, url: str, *, clock_shift: Millis = 0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock_shift: Millis = 0,
+        catchup_rate: float = CATCHUP_RATE,
+    ) -> None:
         self._url = url
+        self._rate = catchup_rate
         self._shift = clock_shift
         self._clock: DatabaseClock | None = None
         self._served = False
@@ -82,7 +89,9 @@ class Scheduler:
             clock = self._ask_the_time(hot)
             if self.waiter.stopping.is_set():
                 return
-            dispatcher = Dispatcher(hot, clock, progress=self._firing.beat)
+            dispatcher = Dispatcher(
+                hot, clock, progress=self._firing.beat, catchup_rate=self._rate
+            )
             upkeep = Upkeep(
                 lambda: connect_upkeep(self._url, name="chrono upkeep"),
                 clock,

@@ -33,6 +33,11 @@ _SQL = {
         "lock_upkeep",
         "unlock_upkeep",
         "fire_if_held",
+        "miss_if_held",
+        "admit_if_held",
+        "list_waiting",
+        "list_live",
+        "list_ends",
     )
 }
 
@@ -90,6 +95,7 @@ class TimerRow:
     attempt_group: int
     attempt: int
     prev: uuid.UUID | None
+    remaining: int | None
     job_version: int
     job_revision: int
     tenant: int
@@ -133,6 +139,37 @@ class RevisionRow:
     overlap_policy: str
     queue: str
     priority: int
+    policy: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What the database made of missed schedules: partitions that hold, positions."""
+
+    held: frozenset[int]
+    done: frozenset[int]
+    """The positions whose timer was there."""
+    runs: int
+    """How many runs wait in the catch-up lane for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A job with runs behind a gate."""
+
+    part: int
+    job_id: uuid.UUID
+    revision: int
+    paused: bool
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The runs of a job that are live, and those that wait, the oldest first."""
+
+    runs: tuple[uuid.UUID, ...]
+    buffered: tuple[uuid.UUID, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +178,7 @@ class Firing:
 
     A position without a verdict was not there to be fired any more. Verdict 0 is fired,
     a positive one the reason of a skip, -1 an occurrence that existed already, -2 a
-    retry of a run that was cancelled.
+    retry of a run that was cancelled, -3 a timer that was only moved.
     """
 
     held: frozenset[int]
@@ -246,11 +283,12 @@ def load_timers(
             attempt_group=row[10],
             attempt=row[11],
             prev=row[12],
-            job_version=row[13],
-            job_revision=row[14],
-            tenant=row[15],
-            job_paused=row[16],
-            job_deleted=row[17],
+            remaining=row[13],
+            job_version=row[14],
+            job_revision=row[15],
+            tenant=row[16],
+            job_paused=row[17],
+            job_deleted=row[18],
         )
         for row in _SQL["load_timers"].run(
             conn, {"parts": list(parts), "before": before, "limit": limit}
@@ -275,8 +313,9 @@ def load_revisions(
             overlap_policy=overlap,
             queue=queue,
             priority=priority,
+            policy=policy,
         )
-        for job, revision, schedule, window, overlap, queue, priority in rows
+        for job, revision, schedule, window, overlap, queue, priority, policy in rows
     ]
 
 
@@ -379,3 +418,63 @@ def fire_if_held(conn: Connection, *, bucket: str, batch: dict[str, Any]) -> Fir
         held=frozenset(held or ()),
         verdicts=dict(zip(positions or (), verdicts or (), strict=True)),
     )
+
+
+def miss_if_held(conn: Connection, *, bucket: str, batch: dict[str, Any]) -> Missing:
+    """Decide what schedules of one bucket missed; run it on a hot session only.
+
+    Raises ``UndefinedTable`` where the bucket was dropped.
+    """
+    [(held, done, runs)] = _SQL["miss_if_held"].run(conn, batch, bucket=bucket)
+    return Missing(held=frozenset(held or ()), done=frozenset(done or ()), runs=runs)
+
+
+def admit_if_held(
+    conn: Connection, *, batch: dict[str, Any]
+) -> tuple[frozenset[int], list[str]]:
+    """Let the first waiting runs of jobs in; run it on a hot session only.
+
+    Returns the partitions that hold, and the queue of each run that was let in.
+    """
+    [(held, queues)] = _SQL["admit_if_held"].run(conn, batch)
+    return frozenset(held or ()), list(queues or ())
+
+
+def list_waiting(
+    conn: Connection, *, gate: str, after: tuple[int, uuid.UUID], limit: int
+) -> list[Waiting]:
+    """Return jobs with runs behind a gate, by (partition, job) after one."""
+    part, job = after
+    rows = _SQL["list_waiting"].run(
+        conn,
+        {"gate": gate, "after_part": part, "after_job": job, "limit": limit},
+    )
+    return [
+        Waiting(
+            part=part, job_id=job, revision=revision, paused=paused, deleted=deleted
+        )
+        for part, job, revision, paused, deleted in rows
+    ]
+
+
+def list_live(
+    conn: Connection, *, jobs: Sequence[tuple[int, uuid.UUID]]
+) -> dict[uuid.UUID, Live]:
+    """Return the live and the buffered runs of jobs, given as (partition, job).
+
+    A run so old that its history is gone is among the live ones: the caller asks.
+    """
+    rows = _SQL["list_live"].run(
+        conn, {"parts": [part for part, _ in jobs], "jobs": [job for _, job in jobs]}
+    )
+    return {
+        job: Live(runs=tuple(runs), buffered=tuple(buffered))
+        for job, runs, buffered in rows
+    }
+
+
+def list_ends(
+    conn: Connection, *, runs: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, Millis]:
+    """Return when those of these runs ended that are settled."""
+    return dict(_SQL["list_ends"].run(conn, {"runs": list(runs)}))

@@ -10,7 +10,10 @@ from collections.abc import Callable
 
 import psycopg
 
+from apps.jobs import watch
 from apps.jobs.commands import resume_due
+from apps.jobs.failures import Failures
+from apps.jobs.watch import Watch
 from apps.queue import withdrawals
 from apps.queue.rotation import Rotation
 from apps.runs import days, slots
@@ -55,6 +58,8 @@ class Upkeep(threading.Thread):
         self._stopping = threading.Event()
         self._rotation = Rotation()
         self._sweep = Sweep()
+        self._failures = Failures()
+        self._watch = Watch()
         self._keeps = False
         self._done: dict[str, Millis] = {}
 
@@ -97,6 +102,7 @@ class Upkeep(threading.Thread):
         self._name_blockers(conn)
         state = read_dispatch_state(conn)
         self._resume(conn)
+        self._pause(conn, now)
         self._rotation.step(conn, current=state.slice, now=now)
         if self._is_due("sweep", SWEEP_EVERY, now):
             if not self._keeps or jumped(self._clock, conn):
@@ -109,18 +115,14 @@ class Upkeep(threading.Thread):
         if self._is_due("clear", CLEAR_EVERY, now):
             withdrawals.clear(conn)
             slots.clear(conn)
+        if self._is_due("watch", watch.EVERY, now):
+            noticed = self._watch.step(conn, actor=ACTOR, now=now)
+            if noticed:
+                log.warning("%s events of jobs were noted", noticed)
         if self._is_due("buckets", BUCKETS_EVERY, now):
             self._make_room(conn, now)
         if self._is_due("drop", DROP_EVERY, now):
-            for dropped in (
-                *buckets.drop_old_buckets(conn, now=now),
-                *days.drop_old_days(conn, now=now),
-            ):
-                log.info("dropped %s", dropped)
-            while days.purge_kept(conn, now=now):
-                pass
-            slots.clear_lost(conn)
-            requests.purge(conn)
+            self._drop(conn, now)
 
     def _name_blockers(self, conn: Connection) -> None:
         """Say for whom our sessions wait; a lock that is forgotten stops the firing."""
@@ -134,6 +136,27 @@ class Upkeep(threading.Thread):
                 log.info("the pause of job %s is over", outcome.job_id)
         except ChronoError as error:
             log.warning("pauses that are over wait: %s", error)
+
+    def _pause(self, conn: Connection, now: Millis) -> None:
+        """Pause the jobs whose runs keep dying; a busy one waits for the next step."""
+        try:
+            for outcome in self._failures.step(conn, actor=ACTOR, now=now):
+                log.warning("job %s is paused: its runs died", outcome.key)
+        except ChronoError as error:
+            log.warning("jobs whose runs died wait to be paused: %s", error)
+
+    def _drop(self, conn: Connection, now: Millis) -> None:
+        """Drop and delete what is past its retention."""
+        for dropped in (
+            *buckets.drop_old_buckets(conn, now=now),
+            *days.drop_old_days(conn, now=now),
+        ):
+            log.info("dropped %s", dropped)
+        for purge in (days.purge_kept, watch.purge):
+            while purge(conn, now=now):
+                pass
+        slots.clear_lost(conn)
+        requests.purge(conn)
 
     def _make_room(self, conn: Connection, now: Millis) -> None:
         horizon = buckets.ensure_buckets(conn, now=now)

@@ -4,12 +4,14 @@ from django.db import transaction
 
 from apps.runtime import store as runtime
 from apps.runtime.django_session import raw_connection
-from apps.tenants import audit
+from apps.runtime.sessions import Connection
+from apps.tenants import audit, store
 from apps.tenants.actor import Actor, Scope
 from apps.tenants.errors import Forbidden, TenantNameTaken, TenantNotFound
 from apps.tenants.event import Event
 from apps.tenants.keys import checked_name
 from apps.tenants.models import Tenant
+from chrono.rules.cron import check_zone
 from chrono.rules.instants import from_millis
 
 
@@ -37,6 +39,50 @@ def create_tenant(name: str, *, actor: Actor, reason: str = "") -> Tenant:
         )
         audit.record(conn, actor=actor, events=[event], now=now)
     return tenant
+
+
+def change_timezone(
+    tenant: int, timezone: str, *, actor: Actor, reason: str = ""
+) -> bool:
+    """Set the time zone of a tenant's new cron jobs; return whether it was another.
+
+    Jobs that are there stay where they are. Raises Forbidden, TenantNotFound,
+    UnknownTimezone.
+    """
+    actor.require(Scope.ADMIN)
+    check_zone(timezone)
+    with transaction.atomic():
+        rows = Tenant.objects.select_for_update(no_key=True).filter(pk=tenant)
+        found = rows.first() if actor.sees(tenant) else None
+        if found is None:
+            raise TenantNotFound
+        before = found.timezone
+        if timezone == before:
+            return False
+        found.timezone = timezone
+        found.save(update_fields=["timezone"])
+        event = Event(
+            tenant=tenant,
+            action="tenant.change",
+            object_kind="tenant",
+            object_id=str(tenant),
+            before={"timezone": before},
+            after={"timezone": timezone},
+            reason=reason,
+        )
+        audit.record(raw_connection(), actor=actor, events=[event])
+    return True
+
+
+def find_timezone(conn: Connection, *, tenant: int) -> str:
+    """Return the time zone of a tenant's new cron jobs that name none.
+
+    Raises TenantNotFound.
+    """
+    found = store.find_timezone(conn, tenant=tenant)
+    if found is None:
+        raise TenantNotFound
+    return found
 
 
 def find_tenant(name: str) -> Tenant:

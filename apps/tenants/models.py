@@ -17,6 +17,12 @@ class Tenant(models.Model):
 
     id = models.AutoField(primary_key=True)
     name = models.CharField(max_length=100, unique=True)
+    timezone = models.CharField(
+        max_length=100,
+        default="UTC",
+        db_default="UTC",
+        help_text="Of a new cron job that names none.",
+    )
     created_at = models.DateTimeField()
 
     class Meta:

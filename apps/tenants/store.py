@@ -12,6 +12,7 @@ from apps.tenants.event import Event
 from chrono.rules.instants import Millis
 
 _FIND_KEY = sql.load("tenants", "find_key")
+_FIND_TIMEZONE = sql.load("tenants", "find_timezone")
 _TOUCH_KEY = sql.load("tenants", "touch_key")
 _INSERT_AUDIT_EVENTS = sql.load("tenants", "insert_audit_events")
 
@@ -45,6 +46,13 @@ def find_key(conn: Connection, *, ident: str, now: Millis | None) -> FoundKey | 
         expired=expired,
         idle=idle,
     )
+
+
+def find_timezone(conn: Connection, *, tenant: int) -> str | None:
+    """Return a tenant's time zone, None where there is no such tenant."""
+    for (timezone,) in _FIND_TIMEZONE.run(conn, {"tenant": tenant}):
+        return str(timezone)
+    return None
 
 
 def touch_key(conn: Connection, *, ident: str, now: Millis | None) -> int:

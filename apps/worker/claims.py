@@ -4,18 +4,20 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import psycopg
 
 from apps.runs import store
-from apps.runs.store import Lease, Target
+from apps.runs.store import Lease, Missed, Target
+from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
 from apps.worker.execute import Executor
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses
 from apps.worker.seats import Seats
 from apps.worker.targets import Key, Targets
+from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.keys import is_extra
 
@@ -70,6 +72,21 @@ def load_own(conn: Connection, leases: Sequence[Lease]) -> Own:
     }
 
 
+def load_missed(
+    conn: Connection, leases: Sequence[Lease], *, now: Millis
+) -> dict[uuid.UUID, Missed]:
+    """Return what those of these runs stand for that stand for missed ones besides.
+
+    Only a run that begins late can: while none does, this costs nothing.
+    """
+    late = [
+        (lease.run_id, lease.job_id)
+        for lease in leases
+        if may_stand_for_others(lease.run_id, begun=now)
+    ]
+    return store.load_missed(conn, runs=late) if late else {}
+
+
 def _load_payloads(
     conn: Connection, leases: Sequence[Lease]
 ) -> dict[uuid.UUID, object]:
@@ -86,6 +103,16 @@ def _load_payloads(
         return {leases[0].run_id: UNREADABLE}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claimed:
+    """What a claim brought, and what is needed to execute it."""
+
+    leases: list[Lease]
+    targets: list[Target]
+    own: Own
+    missed: dict[uuid.UUID, Missed]
+
+
 class Claimer:
     """Claims from the queues in the order given, into free seats."""
 
@@ -99,6 +126,7 @@ class Claimer:
         targets: Targets,
         executor: Executor,
         wake: asyncio.Event,
+        clock: Clock,
         monotonic: Callable[[], Millis],
         is_fit: Callable[[], bool],
     ) -> None:
@@ -109,6 +137,7 @@ class Claimer:
         self._targets = targets
         self._executor = executor
         self._wake = wake
+        self._clock = clock
         self._monotonic = monotonic
         self._is_fit = is_fit
         self._stopping = asyncio.Event()
@@ -162,7 +191,7 @@ class Claimer:
         return rest
 
     async def _claim(self, queue: str, limit: int) -> list[Lease]:
-        def claim(conn: Connection) -> tuple[list[Lease], list[Target], Own]:
+        def claim(conn: Connection) -> _Claimed:
             leases = store.claim_ready(
                 conn, queue=queue, limit=limit, worker=self._worker
             )
@@ -170,17 +199,24 @@ class Claimer:
             missing = self._targets.missing(
                 lease for lease in leases if lease.run_id not in own
             )
-            return leases, load_targets(conn, missing) if missing else [], own
+            return _Claimed(
+                leases=leases,
+                targets=load_targets(conn, missing) if missing else [],
+                own=own,
+                missed=load_missed(conn, leases, now=self._clock.now()),
+            )
 
-        leases, targets, own = await self._line.call(claim)
+        found = await self._line.call(claim)
         if self._stopping.is_set():
-            self._executor.return_unstarted(leases)
-            return leases
-        self._targets.learn(targets)
+            self._executor.return_unstarted(found.leases)
+            return found.leases
+        self._targets.learn(found.targets)
         self._executor.start(
-            leases, {run: self._targets.prepare(target) for run, target in own.items()}
+            found.leases,
+            {run: self._targets.prepare(target) for run, target in found.own.items()},
+            found.missed,
         )
-        return leases
+        return found.leases
 
     async def _look_at_leases(self) -> None:
         """Hand back what the database says is ours and no seat knows.

@@ -6,8 +6,9 @@ import secrets
 import uuid
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
-from apps.runs.store import Lease
+from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
 from apps.worker.execution import (
     Cancelled,
@@ -26,7 +27,7 @@ from chrono.rules.states import Reason
 
 log = logging.getLogger("chrono.worker")
 
-NOTHING: Mapping[uuid.UUID, Prepared] = MappingProxyType({})
+NOTHING: Mapping[uuid.UUID, Any] = MappingProxyType({})
 
 
 class Executor:
@@ -41,17 +42,24 @@ class Executor:
         self._clock = clock
 
     def start(
-        self, leases: Iterable[Lease], own: Mapping[uuid.UUID, Prepared] = NOTHING
+        self,
+        leases: Iterable[Lease],
+        own: Mapping[uuid.UUID, Prepared] = NOTHING,
+        missed: Mapping[uuid.UUID, Missed] = NOTHING,
     ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
-        ``own`` has what is prepared for a run alone.
+        ``own`` has what is prepared for a run alone, ``missed`` what a run stands for.
         Needs the loop's eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
         for lease in leases:
             prepared = own.get(lease.run_id) if own else None
-            execution = Execution(lease, prepared or self._targets.of(lease))
+            execution = Execution(
+                lease,
+                prepared or self._targets.of(lease),
+                missed.get(lease.run_id) if missed else None,
+            )
             self._seats.take(execution)
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))

@@ -5,8 +5,9 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from apps.runs.store import Lease, Settlement
+from apps.runs.store import Lease, Missed, Settlement
 from apps.worker.storable import storable_error, storable_result
+from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
 from chrono.rules.retry import Failure, RetryAt, RetryPolicy, decide
@@ -64,11 +65,22 @@ class Prepared:
 class Execution:
     """A lease in this process, from its claim until its settle is answered."""
 
-    __slots__ = ("context", "ending", "lease", "prepared", "settled", "task")
+    __slots__ = (
+        "context",
+        "ending",
+        "lease",
+        "missed",
+        "prepared",
+        "settled",
+        "task",
+    )
 
-    def __init__(self, lease: Lease, prepared: Prepared) -> None:
+    def __init__(
+        self, lease: Lease, prepared: Prepared, missed: Missed | None = None
+    ) -> None:
         self.lease = lease
         self.prepared = prepared
+        self.missed = missed
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.ending: Outcome | None = None
@@ -84,6 +96,7 @@ class Execution:
             attempt=lease.attempt,
             scheduled_for=from_millis(scheduled_for_of(lease.run_id)),
             fence=lease.fence,
+            missed=None if self.missed is None else _told(self.missed),
             cancelled=self.ending is not None,
         )
         return self.context
@@ -143,6 +156,14 @@ def hand_back(
     """Return the settlement that offers a run again at ``due``, 0 being at once."""
     return Settlement(
         run_id=run_id, token=token, state=AGAIN, reason=reason, spent=0, due=due
+    )
+
+
+def _told(missed: Missed) -> tasks.Missed:
+    return tasks.Missed(
+        first=from_millis(missed.first),
+        last=from_millis(missed.last),
+        count=missed.count,
     )
 
 

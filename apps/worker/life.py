@@ -112,6 +112,7 @@ class Life:
             targets=targets,
             executor=executor,
             wake=wake,
+            clock=clock,
             monotonic=self._monotonic,
             is_fit=lambda: clock.fit,
         )

@@ -13,18 +13,15 @@ job's catch-up policy decides, over all that it missed at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from uuid import UUID
 
 from chrono.rules.instants import MINUTE, Millis
+from chrono.rules.keys import is_extra, scheduled_for_of
 from chrono.rules.policy import Policy
-from chrono.rules.schedule import (
-    Schedule,
-    latest_until,
-    next_after,
-    occurrences,
-    period,
-)
+from chrono.rules.schedule import Schedule, next_after, occurrences, period
 from chrono.rules.states import Reason
 
 LATE: Millis = MINUTE
@@ -74,6 +71,17 @@ def missed_until(now: Millis, offset: Millis) -> Millis:
     return now - LATE - offset - 1
 
 
+def may_stand_for_others(run: UUID, *, begun: Millis | None) -> bool:
+    """Return whether missed occurrences may be collapsed into a run.
+
+    Only into one of the schedule's own that begins, or began, too late for its instant;
+    None stands for one that has not begun.
+    """
+    if is_extra(run):
+        return False
+    return begun is None or begun - scheduled_for_of(run) > LATE
+
+
 def is_past_deadline(
     policy: Policy, scheduled_for: Millis, *, offset: Millis, now: Millis
 ) -> bool:
@@ -84,20 +92,20 @@ def is_past_deadline(
 
 
 def borders(
-    schedule: Schedule, policy: Policy, *, offset: Millis, now: Millis
+    schedule: Schedule, policy: Policy, *, after: Millis, offset: Millis, now: Millis
 ) -> Borders:
-    """Return how the policy divides what a schedule missed."""
+    """Return how the policy divides what a schedule missed after an instant."""
     until = missed_until(now, offset)
     past = -1 if policy.max_delay is None else now - offset - policy.max_delay - 1
+    past = min(past, until)
     if policy.catchup_policy == "skip":
         left_out = until
     elif policy.catchup_policy == "run_once":
         left_out = -1
     else:
-        # No more than so many fires lie in so many of the shortest distances.
-        left_out = until - MOST_RUNS * (period(schedule) or until)
+        left_out = _before_newest(schedule, max(after, past), until)
     return Borders(
-        past_deadline=min(past, until),
+        past_deadline=past,
         left_out=left_out,
         until=until,
         collapse=policy.catchup_policy == "run_once",
@@ -112,7 +120,7 @@ def catch_up(
     ``first`` is missed itself. One call decides some thousand at most: what it leaves
     open it gives as ``following``, for the next. ``offset`` is the job's jitter.
     """
-    edge = borders(schedule, policy, offset=offset, now=now)
+    edge = borders(schedule, policy, after=first - 1, offset=offset, now=now)
     given_up: list[Stretch] = []
     at: Millis | None = first
     for border, reason in (
@@ -121,99 +129,52 @@ def catch_up(
     ):
         if at is None or at > border:
             continue
-        stretch = _stretch(schedule, at, border, reason)
-        given_up.append(stretch)
-        at = next_after(schedule, stretch.last)
-        if stretch.count == GIVEN_UP_AT_ONCE:
+        moments = _first(schedule, at, border)
+        given_up.append(_stretch(moments, reason))
+        at = next_after(schedule, moments[-1])
+        if len(moments) == GIVEN_UP_AT_ONCE:
             return CatchUp(tuple(given_up), (), at)
     if at is None or at > edge.until:
         return CatchUp(tuple(given_up), (), at)
     if not edge.collapse:
         runs = (at, *occurrences(schedule, at, edge.until))
         return CatchUp(tuple(given_up), runs, next_after(schedule, runs[-1]))
-    newest, others = latest_until(schedule, at, edge.until, GIVEN_UP_AT_ONCE)
-    if newest is None:
-        return CatchUp(tuple(given_up), (at,), next_after(schedule, at))
-    if others == GIVEN_UP_AT_ONCE:
-        given_up.append(_stretch(schedule, at, edge.until, Reason.COLLAPSED))
-        return CatchUp(tuple(given_up), (), next_after(schedule, given_up[-1].last))
-    given_up.append(_stretch(schedule, at, newest - 1, Reason.COLLAPSED))
-    return CatchUp(tuple(given_up), (newest,), next_after(schedule, newest))
+    moments = _first(schedule, at, edge.until)
+    following = next_after(schedule, moments[-1])
+    if following is not None and following <= edge.until:
+        given_up.append(_stretch(moments, Reason.COLLAPSED))
+        return CatchUp(tuple(given_up), (), following)
+    *others, newest = moments
+    if others:
+        given_up.append(_stretch(others, Reason.COLLAPSED))
+    return CatchUp(tuple(given_up), (newest,), following)
 
 
-def _stretch(
-    schedule: Schedule, first: Millis, border: Millis, reason: Reason
-) -> Stretch:
-    """Return the stretch from ``first``, no further than ``border`` and than fits."""
-    later = islice(occurrences(schedule, first, border), GIVEN_UP_AT_ONCE - 1)
-    moments = [first, *later]
-    return Stretch(first, moments[-1], len(moments), reason)
+def _first(schedule: Schedule, at: Millis, border: Millis) -> list[Millis]:
+    """Return ``at`` and what follows it up to a border, as many as one row gives up."""
+    return [at, *islice(occurrences(schedule, at, border), GIVEN_UP_AT_ONCE - 1)]
 
 
-COLLAPSED_AT_ONCE = 1_000
-"""How many occurrences one ledger row stands for at most."""
+def _stretch(moments: Sequence[Millis], reason: Reason) -> Stretch:
+    return Stretch(moments[0], moments[-1], len(moments), reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do with an occurrence, and which one to plan next."""
-
-    skip: Reason | None
-    """Why it does not fire; None where it does."""
-    span: int
-    """How many occurrences this decides, itself included."""
-    last: Millis
-    """The last of them: its own instant unless it stands for several."""
-    following: Millis | None
-    """The occurrence to plan next, None where the schedule has ended."""
-
-
-def decide(
-    schedule: Schedule, scheduled_for: Millis, *, offset: Millis, now: Millis
-) -> Decision:
-    """Return the decision on the first undecided occurrence of a schedule.
-
-    ``offset`` is the job's jitter: an occurrence is due that long after its instant.
-    """
-    missed_until = now - LATE - offset - 1
-    if scheduled_for <= missed_until:
-        newest, count = latest_until(
-            schedule, scheduled_for, missed_until, COLLAPSED_AT_ONCE
-        )
-        if newest is not None:
-            return _collapse(schedule, scheduled_for, newest, count)
-    return Decision(
-        skip=None,
-        span=1,
-        last=scheduled_for,
-        following=next_after(schedule, scheduled_for),
-    )
+def _before_newest(schedule: Schedule, after: Millis, until: Millis) -> Millis:
+    """Return a border after which the newest that run lie, -1 where all of them do."""
+    if _count(schedule, after, until) <= MOST_RUNS:
+        return -1
+    # Where the distances are all the same, this is it already.
+    border = max(after, until - MOST_RUNS * (period(schedule) or 0))
+    high = until
+    while (count := _count(schedule, border, until)) != MOST_RUNS:
+        if count > MOST_RUNS:
+            after = border
+        else:
+            high = border
+        border = (after + high) // 2
+    return border
 
 
-def _collapse(
-    schedule: Schedule, first: Millis, newest: Millis, count: int
-) -> Decision:
-    """Collapse all before ``newest``, of which ``count`` are seen, into one row."""
-    if count >= COLLAPSED_AT_ONCE:
-        # So many are missed that one row cannot tell: it stands for what it can, and
-        # the next decision goes on from there.
-        last, span = _walk(schedule, first, COLLAPSED_AT_ONCE)
-        return Decision(
-            skip=Reason.COLLAPSED,
-            span=span,
-            last=last,
-            following=next_after(schedule, last),
-        )
-    last, _ = _walk(schedule, first, count)
-    return Decision(skip=Reason.COLLAPSED, span=count, last=last, following=newest)
-
-
-def _walk(schedule: Schedule, first: Millis, steps: int) -> tuple[Millis, int]:
-    """Return the ``steps``-th occurrence from ``first``, and how many there were."""
-    moment = first
-    for made in range(1, steps):
-        following = next_after(schedule, moment)
-        if following is None:
-            return moment, made
-        moment = following
-    return moment, steps
+def _count(schedule: Schedule, after: Millis, until: Millis) -> int:
+    """Return how many fires lie in (after, until], at most one more than may run."""
+    return sum(1 for _ in islice(occurrences(schedule, after, until), MOST_RUNS + 1))

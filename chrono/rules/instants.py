@@ -58,6 +58,8 @@ def parse_instant(text: str, *, field: str | None = None) -> Millis:
     try:
         if len(text) < len("2026-11-29T15:00") or not text.isascii():
             raise ValueError(text)
+        if not text.isprintable():  # Python reads a NUL behind the Z.
+            raise ValueError(text)
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadInstant(field=field) from None

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 
 from chrono.rules import cron, dialect, zones
 from chrono.rules.instants import DAY, SECOND, Millis, format_instant
-from chrono.rules.schedule import CronSchedule, Interval, Schedule
+from chrono.rules.schedule import CronSchedule, FixedDelay, Interval, Schedule
 
+_DELAY_TEXT = (
+    "Each run is counted from the end of the one before, so only the next can be told; "
+    "by the clock it fires less often than its length says."
+)
 _LOOK_AHEAD: Millis = 400 * DAY
 """How far ahead clock changes are looked at: each of a year at least once."""
 _YEARS = range(2001, 2029)
@@ -34,6 +38,8 @@ def findings(schedule: Schedule, after: Millis) -> list[Finding]:
     """
     if isinstance(schedule, Interval):
         return list(_drift(schedule))
+    if isinstance(schedule, FixedDelay):
+        return [Finding("fixed-delay", _DELAY_TEXT)]
     if not isinstance(schedule, CronSchedule):
         return []
     compiled = cron.compile_expression(schedule.expression, seconds=schedule.seconds)
@@ -139,13 +145,20 @@ def _rare_months(compiled: cron.Compiled) -> Iterator[Finding]:
 def _clock_changes(
     schedule: CronSchedule, compiled: cron.Compiled, after: Millis
 ) -> Iterator[Finding]:
-    """Report the first gap and the first fold that hold a wall time of the schedule."""
+    """Report the first gap and the first fold that hold a wall time of the schedule.
+
+    Only those between its start and its end.
+    """
     every_hour = compiled.hours == (1 << 24) - 1
     if every_hour and not compiled.fixed_time:
         return
     zone = zones.load(schedule.timezone)
+    after = max(after, schedule.starts_at or 0)
+    end = after + _LOOK_AHEAD
+    if schedule.ends_at is not None:
+        end = min(end, schedule.ends_at)
+    end //= SECOND
     segment = zone.segment_at(after // SECOND)
-    end = (after + _LOOK_AHEAD) // SECOND
     seen = set()
     while segment.end <= end:
         segment = zone.segment_at(segment.end)

@@ -25,7 +25,7 @@ MOST_CONCURRENT = 1_000
 MOST_REMAINING = 1_000_000
 MOST_FAILURES = 100
 
-_ALIASES = {
+OVERLAP_ALIASES = {
     "forbid": "skip",
     "replace": "cancel_other",
     "allow": "allow_all",
@@ -33,6 +33,7 @@ _ALIASES = {
     "cancel_newest": "skip",
     "cancel_in_progress": "cancel_other",
 }
+"""What other schedulers call an overlap policy, read in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,9 @@ def overlap_from_name(value: object) -> OverlapPolicy:
 
     Raises BadValue for anything else.
     """
-    name = _ALIASES.get(value.lower(), value) if isinstance(value, str) else value
+    name = (
+        OVERLAP_ALIASES.get(value.lower(), value) if isinstance(value, str) else value
+    )
     if name not in OVERLAP_POLICIES:
         raise BadValue(
             f"overlap_policy is one of {', '.join(OVERLAP_POLICIES)}.",

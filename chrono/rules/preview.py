@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from chrono.rules import cron, lint, words, zones
 from chrono.rules.errors import BadValue, ChronoError
-from chrono.rules.instants import SECOND, Millis, format_instant
+from chrono.rules.instants import LATEST, SECOND, Millis, format_instant
 from chrono.rules.schedule import (
     CronSchedule,
     DstFold,
     DstGap,
     Schedule,
-    next_after,
+    occurrences,
     parse,
     resolve,
     validate,
@@ -103,8 +104,9 @@ def foresee(
 ) -> Foreseen:
     """Return a schedule as a sentence, its next fires and what about it may surprise.
 
-    Without a job id, what H stands for is an example. Raises BadSchedule or a subclass,
-    or BadValue for a count that is not 1 to 1000.
+    Of a fixed delay there is one fire, the first. Without a job id, what H stands for
+    is an example. Raises BadSchedule or a subclass, or BadValue for a count that is not
+    1 to 1000.
     """
     if not 1 <= count <= MOST_FIRES:
         raise BadValue(f"count is from 1 to {MOST_FIRES}.", field="count")
@@ -113,13 +115,11 @@ def foresee(
     warnings = lint.findings(resolved, after)
     if resolved != schedule and job_id is None:
         warnings.append(lint.Finding(HASH_EXAMPLE, _HASH_TEXT))
-    fires: list[Fire] = []
-    moment = next_after(resolved, after)
-    while moment is not None and len(fires) < count:
-        fires.append(_fire(resolved, moment))
-        moment = next_after(resolved, moment)
+    moments = islice(occurrences(resolved, after, LATEST - 1), count)
     return Foreseen(
-        text=words.describe(resolved), fires=tuple(fires), warnings=tuple(warnings)
+        text=words.describe(resolved),
+        fires=tuple(_fire(resolved, moment) for moment in moments),
+        warnings=tuple(warnings),
     )
 
 

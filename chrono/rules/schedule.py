@@ -224,10 +224,8 @@ def validate(schedule: Schedule) -> None:
             )
     elif isinstance(schedule, Interval):
         _check_length(schedule.every, "An interval", field="interval")
-        checked(schedule.anchor, field="starts_at")
     elif isinstance(schedule, FixedDelay):
         _check_length(schedule.delay, "A fixed delay", field="fixed_delay")
-        checked(schedule.anchor, field="starts_at")
     elif isinstance(schedule, Once):
         checked(schedule.at, field="run_at")
     else:
@@ -294,6 +292,11 @@ def resolve(schedule: Schedule, job_id: UUID) -> Schedule:
     if expression == schedule.expression:
         return schedule
     return replace(schedule, expression=expression)
+
+
+def kind_of(data: Mapping[str, Any]) -> str:
+    """Return the field among a schedule's JSON that says when it fires."""
+    return next(name for name in KINDS if data.get(name))
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
@@ -418,12 +421,16 @@ def _check_length(length: Millis, what: str, *, field: str) -> None:
 
 def _check_bounds(schedule: Schedule) -> None:
     """Refuse an end before the start; that no fire lies between them is no error."""
-    if isinstance(schedule, Once) or schedule.ends_at is None:
+    if isinstance(schedule, Once):
         return
     if isinstance(schedule, CronSchedule):
         starts_at = schedule.starts_at
     else:
         starts_at = schedule.anchor
+    if starts_at is not None:
+        checked(starts_at, field="starts_at")
+    if schedule.ends_at is None:
+        return
     checked(schedule.ends_at, field="ends_at")
     if starts_at is not None and schedule.ends_at < starts_at:
         raise BadSchedule("ends_at lies before starts_at.", field="ends_at")
@@ -491,10 +498,14 @@ def _cron_latest(
 
 
 def _cron_last(schedule: CronSchedule, after: Millis, until: Millis) -> Millis | None:
-    """Return the last fire in (after, until] by looking back further and further."""
-    for back in (60 * SECOND, 3_600 * SECOND, DAY, 32 * DAY, 400 * DAY, until - after):
-        start = max(after, until - back)
-        last = max(occurrences(schedule, start, until), default=None)
-        if last is not None or start == after:
-            return last
-    return None
+    """Return the last fire in (after, until], by halving where it can lie."""
+    last = None
+    high = until
+    while after < high:
+        middle = (after + high) // 2
+        found = next(occurrences(schedule, middle, until), None)
+        if found is None:
+            high = middle
+        else:
+            last = after = found
+    return last

@@ -22,6 +22,8 @@ class TimerKind(IntEnum):
     """A run that a person or a program asked for."""
     RETRY = 4
     """The next attempt of a run whose last attempt failed."""
+    BACKFILL = 5
+    """A run of a past occurrence that a person asked for; it has no timer."""
 
 
 class Outcome(IntEnum):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib.metadata import version
+from importlib import metadata
 
 from chrono.rules.errors import UnknownTimezone
 
@@ -28,6 +28,11 @@ _STRETCH = 388 * _DAY
 """How much of a zone is looked at and remembered at once."""
 _LAST_SECOND = 253_402_128_000
 """9999-12-30T00:00:00Z; the local time of a later second may not exist in Python."""
+
+
+def data_version() -> str:
+    """Return the version of the zone data, as 2026.1."""
+    return metadata.version("tzdata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +123,6 @@ def load(name: str) -> Zone:
             field="timezone",
         )
     return Zone(name)
-
-
-def data_version() -> str:
-    """Return which release of the zone data is in force, such as 2026.6."""
-    return version("tzdata")
 
 
 @lru_cache(maxsize=1)

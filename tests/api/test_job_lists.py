@@ -1,6 +1,7 @@
 """GET /jobs: pages by key, filters, and a plan by index whatever is asked for."""
 
 import uuid
+from datetime import timedelta
 
 import pytest
 
@@ -140,6 +141,57 @@ def test_a_single_instant_that_is_over_has_ended(client, conn, jobs):
     old = "UPDATE chrono_job SET activated_at = now() - interval '1 hour'"
     conn.execute(f"{old} WHERE key = 'over'")
     assert ids(client, "state=ended") == ["over"]
+
+
+@pytest.mark.parametrize(
+    "kind", [{"cron": "* * * * *"}, {"interval": "1m"}, {"fixed_delay": "1m"}]
+)
+def test_a_schedule_whose_end_is_over_has_ended(client, conn, kind):
+    made = {**body(key="over", cron=None), **kind, "ends_at": "2100-01-01T00:00:00Z"}
+    assert call(client, "post", JOBS, made).status_code == 201
+    assert ids(client, "state=active") == ["over"]
+    assert ids(client, "state=ended") == []
+
+    def ends(moment):
+        conn.execute(
+            "UPDATE chrono_job_revision SET jitter_window = 30000, schedule = "
+            "schedule || jsonb_build_object('ends_at', to_char(%s::timestamptz "
+            """AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))""",
+            [moment],
+        )
+
+    [(now,)] = conn.execute(
+        "UPDATE chrono_job SET activated_at = now() - interval '1 hour' RETURNING now()"
+    ).fetchall()
+    ends(now - timedelta(seconds=10))
+    assert ids(client, "state=ended") == [], "its jitter is not over yet"
+    ends(now - timedelta(minutes=1))
+    assert ids(client, "state=ended") == ["over"]
+    assert ids(client, "state=active") == []
+    conn.execute("UPDATE chrono_job SET activated_at = %s", [now])
+    [item] = client.get(f"{JOBS}?state=ended").json()["items"]
+    assert (item["state"], item["next_run_at"]) == ("ended", None)
+    # Of what an edit has decided up to the end no jitter is left to come.
+    ends(now - timedelta(seconds=10))
+    assert ids(client, "state=ended") == ["over"]
+    conn.execute("UPDATE chrono_job SET paused = true")
+    assert ids(client, "state=ended,active") == []
+
+
+def test_an_end_that_is_no_instant_does_not_break_the_list(client, conn):
+    call(client, "post", JOBS, body(key="odd", ends_at="2100-01-01T00:00:00Z"))
+    for end in ('"soon"', "7", "{}", "null", '""'):
+        conn.execute(
+            "UPDATE chrono_job_revision SET schedule = "
+            "jsonb_set(schedule, '{ends_at}', %s::jsonb)",
+            [end],
+        )
+        assert client.get(f"{JOBS}?state=active,ended").status_code == 200
+
+
+def test_a_job_is_found_by_its_delay(client):
+    call(client, "post", JOBS, {**body(key="slow", cron=None), "fixed_delay": "77m"})
+    assert ids(client, "q=77m") == ["slow"]
 
 
 @pytest.mark.parametrize("question", ["", "q=job", "state=active,deleted"])

@@ -3,10 +3,14 @@
 import json
 import uuid
 
+import jsonschema
 import pytest
 
+from apps.api import docs, job_shapes
 from apps.jobs.definition import FIELDS
 from apps.jobs.public import READ_ONLY
+from apps.tenants.actor import Actor
+from apps.tenants.directory import change_timezone
 from chrono.rules.schedule import SCHEDULE_FIELDS
 from tests.support.seed import make_job
 
@@ -102,6 +106,92 @@ def test_what_is_read_creates_the_same_job_again(client, job):
     other = answer.json()
     for name in again:
         assert name == "key" or other[name] == job[name]
+
+
+ALL = {
+    "starts_at": "2027-01-01T00:00:00Z",
+    "ends_at": "2030-01-01T00:00:00Z",
+    "catchup_policy": "deadline",
+    "max_delay": "2h",
+    "overlap_policy": "buffer_all",
+    "max_concurrent_runs": 3,
+    "remaining_runs": 40,
+    "pause_on_failure": 5,
+    "late_after": "5m",
+    "max_runtime": "90m",
+    "max_time_since_success": "36h",
+}
+
+
+def test_every_policy_and_bound_comes_back_as_it_was_sent(client):
+    told = call(client, "post", JOBS, body(**ALL)).json()
+    assert {name: told[name] for name in ALL} == ALL
+    assert (told["runs_left"], told["state"]) == (40, "active")
+    assert told["next_run_at"] == "2027-01-01T02:30:00Z"
+    [item] = client.get(JOBS).json()["items"]
+    assert {name: item[name] for name in ALL} == ALL
+    [made] = client.get(f"{at(told)}/revisions").json()["items"]
+    assert {name: made[name] for name in ALL} == ALL
+    text = "At 02:30 every day, UTC, from 2027-01-01T00:00:00Z on, until "
+    assert told["schedule_text"] == f"{text}2030-01-01T00:00:00Z."
+    document = json.loads(docs.FILE.read_bytes())
+    for shape, one in (("Job", told), ("JobItem", item)):
+        jsonschema.validate(one, {**job_shapes.ref(shape), **document})
+
+
+def test_a_job_without_policies_shows_what_holds(client, job):
+    assert (job["catchup_policy"], job["overlap_policy"]) == ("run_once", "skip")
+    off = set(ALL) - {"catchup_policy", "overlap_policy", "starts_at", "ends_at"}
+    assert {job[name] for name in off} == {None}
+    assert job["runs_left"] is None
+    assert not {"starts_at", "ends_at"} & set(job)
+
+
+def test_a_fixed_delay_is_created_and_moved_to_a_cron(client):
+    made = {**body(cron=None), "fixed_delay": "5m", "ends_at": ALL["ends_at"]}
+    told = call(client, "post", JOBS, made).json()
+    assert (told["fixed_delay"], len(told["next_runs"])) == ("5m", 1)
+    [one] = client.get(f"{at(told)}/next").json()["items"]
+    assert one["scheduled_for"] == told["next_run_at"]
+    moved = call(client, "patch", at(told), {"cron": "0 9 * * *"}, if_match="*").json()
+    assert (moved["cron"], moved["ends_at"]) == ("0 9 * * *", ALL["ends_at"])
+    assert not {"fixed_delay", "starts_at"} & set(moved)
+
+
+def test_an_overlap_policy_is_known_by_other_words(client):
+    told = call(client, "post", JOBS, body(overlap_policy="Replace")).json()
+    assert told["overlap_policy"] == "cancel_other"
+
+
+def test_how_many_runs_are_left_is_news_though_the_version_stays(client, conn):
+    told = call(client, "post", JOBS, body(remaining_runs=2))
+    conn.execute("UPDATE chrono_timer SET remaining = 1")
+    conn.execute("UPDATE chrono_timer_far SET remaining = 1")
+    read = client.get(at(told.json()), headers={"If-None-Match": told["ETag"]})
+    assert (read.status_code, read.json()["runs_left"]) == (200, 1)
+
+
+def test_a_new_cron_job_is_in_its_tenant_s_zone_and_stays_there(client, conn):
+    admin = Actor.command("tests")
+    change_timezone(1, "Europe/Berlin", actor=admin)
+    made = call(client, "post", JOBS, body(key="berlin")).json()
+    assert made["timezone"] == "Europe/Berlin"
+    named = call(client, "post", JOBS, body(key="utc", timezone="UTC")).json()
+    assert named["timezone"] == "UTC"
+    other = {**body(key="tick", cron=None), "interval": "1m"}
+    assert "timezone" not in call(client, "post", JOBS, other).json()
+    change_timezone(1, "Asia/Tokyo", actor=admin)
+    address = f"{JOBS}/by-key/berlin"
+    assert client.get(address).json() == made
+    # Sent again as it was, it is still the job that it was.
+    again = call(client, "put", address, body(key="berlin"))
+    assert (again.status_code, again.json()) == (200, made)
+    other_time = body(key="berlin", cron="0 9 * * *")
+    assert call(client, "put", address, other_time).json()["timezone"] == (
+        "Europe/Berlin"
+    )
+    null = call(client, "patch", at(made), {"timezone": None}, if_match="*").json()
+    assert null["timezone"] == "Asia/Tokyo"
 
 
 def test_the_short_addresses_answer_the_same(client):

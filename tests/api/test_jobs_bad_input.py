@@ -95,14 +95,29 @@ WRONG = {
     "dst_fold": [True, 7, [], {}, "", "third"],
     "jitter_window": [True, 60, [], {}, "", "60", "-1s", "2h", "1e3s", "9" * 400 + "s"],
     "time_critical": [0, 1, "yes", [], {}],
-    "overlap_policy": [True, 7, [], {}, "", "SKIP", "buffer_one", "cancel_other"],
+    "overlap_policy": [True, 7, [], {}, "", "SKIP", "buffer_two", "allow_all "],
+    "catchup_policy": [True, 7, [], {}, "", "SKIP", "none", "deadline"],
+    **{
+        name: [True, 60, [], {}, "", "60", "-1s", "0s", "999ms", "9" * 400 + "s"]
+        for name in ("max_delay", "late_after", "max_runtime", "max_time_since_success")
+    },
+    "max_concurrent_runs": [True, 0, -1, 1.5, "3", "", [], {}, 1_001, 10**30],
+    "remaining_runs": [True, 0, -1, 1.5, "3", "", [], {}, 1_000_001, 10**30],
+    "pause_on_failure": [True, 0, -1, 1.5, "3", "", [], {}, 101, 10**30],
     "queue": [True, 7, [], {}, "", "Upper", "a b", "ä", "x" * 65],
     "priority": [True, 2, -1, [], {}, "", "urgent", "NORMAL"],
     "paused": [0, 1, "no", [], {}],
     "retry_policy": [True, 7, "6", []],
     "target": [None, True, 7, "https://example.org", []],
 }
+INSTANTS = [
+    *(True, 0, [], {}, "", "tomorrow", "2027-01-01", "2027-01-01T12:00:00"),
+    *("9999-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "infinity"),
+]
+WRONG["starts_at"] = INSTANTS
+WRONG["ends_at"] = [*INSTANTS, "2001-01-01T00:00:00Z"]
 INSTEAD = {
+    "fixed_delay": [True, 90, [], {}, "", "90", "soon", "0s", "-5s", "500ms", "20000d"],
     "interval": [True, 90, [], {}, "", "90", "soon", "0s", "-5s", "500ms", "20000d"],
     "run_at": [
         *(True, 1_900_000_000, [], {}, "", "tomorrow", "2027-01-01", "12:00"),
@@ -114,14 +129,14 @@ INSTEAD = {
 
 
 def test_every_field_is_here():
-    beside = {"payload", "starts_at"}
-    assert WRONG.keys() | INSTEAD.keys() | beside == FIELDS
+    assert WRONG.keys() | INSTEAD.keys() | {"payload"} == FIELDS
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_field_of_a_wrong_type_or_value_is_named(refuses, name):
     for value in WRONG[name]:
-        refuses({**GOOD, name: value}, 422, f"/{name}")
+        pointer = "max_delay" if value == "deadline" else name
+        refuses({**GOOD, name: value}, 422, f"/{pointer}")
 
 
 @pytest.mark.parametrize("name", INSTEAD)
@@ -145,11 +160,29 @@ def test_what_contradicts_itself_is_named(refuses):
     later = "2030-01-01T00:00:00Z"
     interval = {"key": "bad", "target": TASK, "interval": "5m"}
     once = {"key": "bad", "target": TASK, "run_at": later}
+    delay = {"key": "bad", "target": TASK, "fixed_delay": "5m"}
+    backwards = {"starts_at": later, "ends_at": "2029-01-01T00:00:00Z"}
+    never = {"starts_at": "2029-01-01T00:00:01Z", "ends_at": "2029-01-01T00:00:02Z"}
+    last = "9998-12-31T23:59:59.999Z"
     for body, pointer in (
         ({**GOOD, "interval": "5m"}, "/interval"),
         ({**GOOD, "run_at": later}, "/run_at"),
         ({**interval, "run_at": later}, "/run_at"),
-        ({**GOOD, "starts_at": later}, "/starts_at"),
+        ({**GOOD, "fixed_delay": "5m"}, "/fixed_delay"),
+        ({**interval, "fixed_delay": "5m"}, "/fixed_delay"),
+        ({**delay, "run_at": later}, "/run_at"),
+        *(({**kind, **backwards}, "/ends_at") for kind in (GOOD, interval, delay)),
+        ({**GOOD, **never}, "/ends_at"),
+        ({**GOOD, "starts_at": last}, "/cron"),
+        ({**once, "run_at": last, "jitter_window": "1h"}, "/run_at"),
+        ({**interval, "ends_at": "2020-01-01T00:00:00Z"}, "/ends_at"),
+        ({**delay, "ends_at": "2020-01-01T00:00:00Z"}, "/ends_at"),
+        ({**once, "ends_at": later}, "/ends_at"),
+        ({**once, "remaining_runs": 1}, "/remaining_runs"),
+        ({**delay, "catchup_policy": "skip"}, "/catchup_policy"),
+        ({**delay, "max_delay": "5m"}, "/max_delay"),
+        ({**delay, "timezone": "UTC"}, "/timezone"),
+        ({**GOOD, "catchup_policy": "deadline"}, "/max_delay"),
         ({**once, "starts_at": later}, "/starts_at"),
         ({**interval, "timezone": "UTC"}, "/timezone"),
         ({**interval, "seconds": True}, "/seconds"),
@@ -250,7 +283,7 @@ def test_an_unknown_field_is_answered_with_the_one_that_is_meant(refuses):
     refuses({**GOOD, "tenant": 2}, 422, "/tenant", code="unknown_field")
     refuses({**GOOD, "version": 1}, 422, "/version", code="unknown_field")
     refuses({**GOOD, "x" * 5000: 1}, 422, "/" + "x" * 60, code="unknown_field")
-    for name in ("ends_at", "concurrency_key", "catchup_policy"):
+    for name in ("lease_ttl", "concurrency_key", "rate_limit"):
         refuses({**GOOD, name: "x"}, 422, f"/{name}", "not supported yet")
     for value in (7, [], {}, "x" * 1001, "a\x07b"):
         refuses({**GOOD, "reason": value}, 422, "/reason")

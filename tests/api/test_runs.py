@@ -9,7 +9,7 @@ from apps.runtime.sessions import connect_upkeep
 from apps.timers.buckets import ensure_buckets
 from chrono.rules.instants import format_instant
 from chrono.rules.keys import run_id
-from tests.support.seed import DUE, make_job, make_ready
+from tests.support.seed import DUE, make_job, make_ready, make_skip
 
 
 @pytest.fixture
@@ -160,7 +160,23 @@ def test_a_run_that_is_over_is_shown_whole(client, conn, job):
         "result": 5,
         "checkpoint": None,
         "error": None,
+        "missed_from": None,
+        "missed_to": None,
+        "missed_count": None,
     }
+
+
+def test_a_run_that_came_late_says_what_it_stands_for(client, conn, job):
+    at = DUE - 60_000
+    make_skip(conn, job, at - 180_000, reason=5, count=3, last=at - 60_000)
+    run = settled(conn, job, n=1)
+    told = ("missed_from", "missed_to", "missed_count")
+    found = client.get(f"/api/v1/runs/{run}").json()
+    assert [found[name] for name in told] == [None, None, None]
+    conn.execute("UPDATE chrono_run SET started_at = started_at + interval '1 hour'")
+    found = client.get(f"/api/v1/runs/{run}").json()
+    expected = [format_instant(at - 180_000), format_instant(at), 4]
+    assert [found[name] for name in told] == expected
 
 
 def test_the_short_form_of_the_address_answers_the_same(client, conn, job):

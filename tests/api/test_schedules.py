@@ -5,10 +5,13 @@ import re
 
 import pytest
 
+from apps.tenants.actor import Actor
+from apps.tenants.directory import change_timezone
 from tests.architecture.sources import ROOT
 from tests.support.seed import make_job
 
 PATH = "/api/v1/schedules/preview"
+BACKWARDS = {"starts_at": "2028-01-01T00:00:00Z", "ends_at": "2027-01-01T00:00:00Z"}
 
 
 @pytest.fixture
@@ -55,6 +58,7 @@ def test_a_clock_change_is_said_beside_its_fire(preview):
     [
         ({"interval": "90s"}, "Every 90 seconds, counted from", 10),
         ({"cron": "@every 2h"}, "Every 2 hours, counted from", 10),
+        ({"fixed_delay": "5m"}, "Each 5 minutes after the end of the run before.", 1),
         ({"run_at": "2100-01-01T00:00:00Z"}, "Once, at 2100-01-01T00:00:00Z.", 1),
         ({"run_at": "2001-01-01T00:00:00Z"}, "Once, at 2001-01-01T00:00:00Z.", 0),
     ],
@@ -64,6 +68,73 @@ def test_the_other_kinds_are_shown_too(preview, fields, text, count):
     assert body["text"].startswith(text)
     assert len(body["fires"]) == count
     assert (body["load_at_first"] is None) is (count == 0)
+
+
+def test_a_missing_time_is_left_out_where_that_is_asked_for(preview):
+    ask = {
+        "cron": "30 2 * * *",
+        "timezone": "America/New_York",
+        "after": "2027-03-13T12:00:00-05:00",
+        "count": 1,
+    }
+    shifted, skipped = preview(**ask), preview(**ask, dst_gap="skip")
+    [fire] = shifted.json()["fires"]
+    assert fire["local"] == "2027-03-14T03:00:00-04:00"
+    [fire] = skipped.json()["fires"]
+    assert (fire["local"], fire["note"]) == ("2027-03-15T02:30:00-04:00", None)
+    assert "left out" in skipped.json()["warnings"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("fold", "offsets"), [("first", "4"), ("second", "5"), ("both", "45")]
+)
+def test_a_time_that_comes_twice_is_taken_as_asked_for(preview, fold, offsets):
+    body = preview(
+        cron="30 1 * * *",
+        timezone="America/New_York",
+        dst_fold=fold,
+        after="2027-11-07T00:00:00-04:00",
+        count=3,
+    ).json()
+    day = [one for one in body["fires"] if one["local"].startswith("2027-11-07")]
+    assert [one["local"][-5:] for one in day] == [f"{n:0>2}:00" for n in offsets]
+    notes = {"4": "this is the first", "5": "this is the second"}
+    for one, offset in zip(day, offsets, strict=True):
+        assert notes[offset] in one["note"]
+
+
+def test_a_schedule_has_fires_between_its_start_and_its_end_alone(preview):
+    body = preview(
+        cron="0 9 * * *",
+        after="2026-01-01T00:00:00Z",
+        starts_at="2026-02-01T09:00:00Z",
+        ends_at="2026-02-03T09:00:00Z",
+    ).json()
+    assert [one["scheduled_for"] for one in body["fires"]] == [
+        f"2026-02-0{day}T09:00:00Z" for day in (1, 2, 3)
+    ]
+    body = preview(
+        interval="1d", after="2026-01-01T00:00:00Z", ends_at="2026-01-02T23:00:00Z"
+    ).json()
+    assert [one["scheduled_for"] for one in body["fires"]] == ["2026-01-02T00:00:00Z"]
+    body = preview(cron="0 9 * * *", ends_at="2001-01-01T00:00:00Z").json()
+    assert (body["fires"], body["load_at_first"]) == ([], None)
+
+
+def test_what_a_fixed_delay_does_after_its_first_run_is_not_guessed(preview):
+    body = preview(fixed_delay="5m", after="2026-01-01T00:00:00Z").json()
+    [fire] = body["fires"]
+    assert fire["scheduled_for"] == "2026-01-01T00:05:00Z"
+    assert [one["code"] for one in body["warnings"]] == ["fixed-delay"]
+
+
+def test_a_cron_without_a_zone_is_read_in_the_tenant_s(preview, connect):
+    change_timezone(1, "Europe/Berlin", actor=Actor.command("tests"))
+    ask = {"cron": "0 9 * * *", "after": "2026-01-01T00:00:00Z", "count": 1}
+    [fire] = preview(**ask).json()["fires"]
+    assert fire["local"] == "2026-01-01T09:00:00+01:00"
+    [fire] = preview(**ask, timezone="UTC").json()["fires"]
+    assert fire["local"] == "2026-01-01T09:00:00+00:00"
 
 
 def test_the_load_of_the_first_minute_is_the_tenant_s_own(preview, connect, stranger):
@@ -104,6 +175,15 @@ def test_the_load_of_the_first_minute_is_the_tenant_s_own(preview, connect, stra
         ({"cron": "* * * * *", "jitter_window": 5}, "bad_value", "/jitter_window"),
         ({"cron": "* * * * *", "jitter_window": "9h"}, "bad_value", "/jitter_window"),
         ({"interval": 5}, "bad_schedule", "/interval"),
+        ({"fixed_delay": 5}, "bad_schedule", "/fixed_delay"),
+        ({"fixed_delay": "0s"}, "bad_schedule", "/fixed_delay"),
+        ({"fixed_delay": "5m", "cron": "@daily"}, "bad_schedule", "/fixed_delay"),
+        ({"fixed_delay": "5m", "timezone": "UTC"}, "bad_value", "/timezone"),
+        ({"cron": "@daily", "ends_at": 5}, "bad_schedule", "/ends_at"),
+        ({"cron": "@daily", "ends_at": "never"}, "bad_instant", "/ends_at"),
+        ({"cron": "@daily", **BACKWARDS}, "bad_schedule", "/ends_at"),
+        ({"fixed_delay": "5m", **BACKWARDS}, "bad_schedule", "/ends_at"),
+        ({"run_at": "2030-01-01T00:00:00Z", **BACKWARDS}, "bad_value", "/starts_at"),
         ({"cron": "* * * * *", "run_at": {}}, "bad_schedule", "/run_at"),
         ({"cron": "* * * * *", "interval": 0}, "bad_schedule", "/interval"),
         ({"interval": "5m", "starts_at": []}, "bad_schedule", "/starts_at"),

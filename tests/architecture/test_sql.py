@@ -17,7 +17,7 @@ STATEMENTS = [path for path in STATEMENTS if path.parent.name == "sql"]
 HOT = {"fire_if_held", "claim_ready", "settle_if_leased"}
 
 WRITE = re.compile(
-    r"\b(?:INSERT\s+INTO|(?<!FOR\s)(?<!KEY\s)UPDATE|DELETE\s+FROM|TRUNCATE)\s+"
+    r"\b(?:INSERT\s+INTO|(?<!FOR\s)(?<!KEY\s)(?<!DO\s)UPDATE|DELETE\s+FROM|TRUNCATE)\s+"
     r"(?:ONLY\s+)?(\{\w+\}|\w+)"
 )
 PARAMETER = re.compile(r"%\((\w+)\)[sbt]")

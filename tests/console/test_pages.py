@@ -9,8 +9,13 @@ from tests.console.conftest import Seen
 
 MOST = 25
 """Statements of one page."""
-BOUNDED = ("/* jobs.measure_minute */", "/* jobs.list_long_runs */")
-"""Statements that count no more than a LIMIT lets through."""
+BOUNDED = (
+    "/* jobs.measure_minute */",
+    "/* jobs.list_long_runs */",
+    "/* jobs.count_skips */",
+    "/* jobs.list_backfills */",
+)
+"""Statements that count no more than a LIMIT lets through, or a backfill has."""
 
 
 def addresses(seen: Seen, key: str = "nothing0") -> dict[str, str]:
@@ -39,11 +44,15 @@ def addresses(seen: Seen, key: str = "nothing0") -> dict[str, str]:
     found["index"] = reverse("admin:index")
     for name in ("chrono_jobs_job", "chrono_tenants_tenant", "chrono_tenants_apikey"):
         found[f"{name} add"] = reverse(f"admin:{name}_add")
-    for verb in ("change", "pause", "resume", "skip", "delete", "restore", "run"):
+    revisions = reverse("admin:chrono_jobs_jobrevision_changelist")
+    found["revisions"] = f"{revisions}?job={seen.job}"
+    verbs = ("change", "pause", "resume", "skip", "delete", "restore", "run")
+    for verb in (*verbs, "backfill", "why"):
         name = f"admin:chrono_jobs_job_{verb}"
         found[f"job {verb}"] = reverse(name, args=[seen.job])
     found["clone"] = f"{found['chrono_jobs_job add']}?clone={seen.job}"
-    for verb in ("change", "cancel"):
+    found["job explained"] = f"{found['job why']}?at=2025-11-29T15:00:00Z"
+    for verb in ("change", "cancel", "move"):
         name = f"admin:chrono_console_run_{verb}"
         found[f"run {verb}"] = reverse(name, args=[seen.run()])
     found["dead letter"] = reverse(
@@ -116,8 +125,11 @@ def test_what_is_not_there_is_not_found(client):
         "chrono_jobs_job_change",
         "chrono_jobs_job_pause",
         "chrono_jobs_job_run",
+        "chrono_jobs_job_backfill",
+        "chrono_jobs_job_why",
         "chrono_console_run_change",
         "chrono_console_run_cancel",
+        "chrono_console_run_move",
         "chrono_console_deadletter_change",
         "chrono_tenants_auditevent_change",
         "chrono_tenants_apikey_change",

@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 from apps.jobs.manual import run_now
 from chrono.rules.keys import run_id
 from tests.console.conftest import ACTOR, BASE
-from tests.support.seed import SeededJob, make_ready
+from tests.support.seed import SeededJob, make_ready, make_skip
 
 RUN = "admin:chrono_console_run"
 
@@ -21,7 +21,8 @@ def shown(client, run, verb="change"):
 
 def ready(seen, count=1):
     job = SeededJob(id=seen.job, part=seen.part, queue="default")
-    return make_ready(seen.conn, job, count=count)
+    # Not the instant of the first run that `seen.runs` writes.
+    return make_ready(seen.conn, job, count=count, due_at=BASE + 60_000)
 
 
 def test_a_run_s_page_tells_its_instants_lags_attempts_and_result(client, make_job):
@@ -63,7 +64,18 @@ def test_a_waiting_run_tells_why(client, conn, make_job):
     )
     assert "It waits for a free worker." in shown(client, run)
     later = run_now(seen.job, actor=ACTOR, now=BASE + 10**12).run_id
-    assert "It is due in" in shown(client, later)
+    assert "It is due at" in shown(client, later)
+
+
+def test_a_run_that_stands_for_missed_ones_says_so(client, conn, make_job):
+    seen = make_job()
+    job = SeededJob(id=seen.job, part=seen.part, queue="default")
+    [run] = make_ready(conn, job, due_at=BASE)
+    assert "Missed occurrences" not in shown(client, run)
+    make_skip(conn, job, BASE - 7_200_000, reason=5, count=41, last=BASE - 60_000)
+    text = shown(client, run)
+    assert "Missed occurrences" in text
+    assert "<dd>42</dd>" in text
 
 
 def test_a_waiting_run_is_cancelled_and_it_is_known_by_whom(client, conn, make_job):

@@ -289,7 +289,9 @@ def test_a_paused_job_may_be_changed_and_stays_without_a_timer(ledger):
         NOON + HOUR,
     )
     assert not ledger.timers(job)
-    assert not ledger.skips(job)
+    assert ledger.skips(job) == [
+        (NOON + 10 * SECOND, Reason.PAUSED, 360, NOON + HOUR)
+    ], "by the schedule of that time"
 
 
 def test_a_change_and_a_pause_at_once_take_one_version(ledger):
@@ -426,7 +428,9 @@ def test_a_pause_records_what_was_not_fired(ledger):
     ]
     resume_job(job, now=NOON + HOUR)
     assert [t[3] for t in ledger.live(job)] == [NOON + HOUR + 10 * SECOND]
-    assert len(ledger.skips(job)) == 1, "while it is paused it has no occurrences"
+    assert ledger.skips(job)[1:] == [
+        (NOON + 50 * SECOND, Reason.PAUSED, 356, NOON + HOUR)
+    ], "what the pause left out is known once it is over"
 
 
 def test_a_delete_ends_what_was_not_fired_and_plans_no_more(ledger):

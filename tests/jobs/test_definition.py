@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from apps.jobs.definition import FIELDS, Definition, parse_definition
 from apps.jobs.errors import NotSupportedYet, UnknownField
-from chrono.rules.errors import BadValue
+from chrono.rules.errors import BadSchedule, BadValue, UnknownTimezone
 from chrono.rules.instants import HOUR, MINUTE, parse_instant
-from chrono.rules.schedule import CronSchedule, Interval, Once, schedule_from_json
+from chrono.rules.policy import OVERLAP_POLICIES, Policy
+from chrono.rules.schedule import (
+    CronSchedule,
+    FixedDelay,
+    Interval,
+    Once,
+    schedule_from_json,
+)
 from chrono.rules.states import Priority
 from tests.support.definitions import TASK, definition
 
@@ -128,10 +135,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"interval": None, "cron": "0 9 * * *", "dst_gap": "no"}, "dst_gap"),
     ({"interval": None, "cron": "0 9 * * *", "dst_fold": "no"}, "dst_fold"),
     ({"interval": None, "cron": "0 9 * * *", "seconds": "yes"}, "seconds"),
-    (
-        {"interval": None, "cron": "0 9 * * *", "starts_at": "2027-01-01T00:00:00Z"},
-        "starts_at",
-    ),
     ({"interval": None, "run_at": "2027-01-01"}, "run_at"),
     ({"interval": None, "run_at": "9999-01-01T00:00:00Z"}, "run_at"),
     ({"jitter_window": "31s"}, "jitter_window"),
@@ -141,7 +144,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"time_critical": True, "jitter_window": "1s"}, "jitter_window"),
     ({"time_critical": "yes"}, "time_critical"),
     ({"overlap_policy": "maybe"}, "overlap_policy"),
-    ({"overlap_policy": "buffer_all"}, "overlap_policy"),
+    ({"overlap_policy": "buffer_two"}, "overlap_policy"),
+    ({"overlap_policy": "allow_all\x00"}, "overlap_policy"),
     ({"overlap_policy": ["skip"]}, "overlap_policy"),
     ({"queue": "Upper"}, "queue"),
     ({"queue": ""}, "queue"),
@@ -201,6 +205,190 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"delivery": "at_most_once"}, "delivery"),
 ]
+
+CRON = {"interval": None, "cron": "0 9 * * *"}
+DELAY = {"interval": None, "fixed_delay": "5m"}
+ONCE = {"interval": None, "run_at": "2030-01-01T00:00:00Z"}
+SOON, LATER = "2029-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
+CONTRADICTIONS: list[tuple[dict[str, Any], str, str]] = [
+    ({"fixed_delay": "5m"}, "fixed_delay", "bad_schedule"),
+    ({**CRON, "fixed_delay": "5m"}, "fixed_delay", "bad_schedule"),
+    ({**DELAY, "run_at": LATER}, "run_at", "bad_schedule"),
+    ({"starts_at": LATER, "ends_at": SOON}, "ends_at", "bad_schedule"),
+    ({**CRON, "starts_at": LATER, "ends_at": SOON}, "ends_at", "bad_schedule"),
+    ({**DELAY, "starts_at": LATER, "ends_at": SOON}, "ends_at", "bad_schedule"),
+    ({**ONCE, "starts_at": SOON}, "starts_at", "bad_value"),
+    ({**ONCE, "ends_at": LATER}, "ends_at", "bad_value"),
+    ({**ONCE, "remaining_runs": 1}, "remaining_runs", "bad_value"),
+    ({**DELAY, "catchup_policy": "run_all"}, "catchup_policy", "bad_value"),
+    ({**DELAY, "max_delay": "1h"}, "max_delay", "bad_value"),
+    (
+        {**DELAY, "catchup_policy": "deadline", "max_delay": "1h"},
+        "catchup_policy",
+        "bad_value",
+    ),
+    ({**DELAY, "timezone": "UTC"}, "timezone", "bad_value"),
+    ({**DELAY, "seconds": False}, "seconds", "bad_value"),
+    ({**DELAY, "dst_gap": "skip"}, "dst_gap", "bad_value"),
+    ({**DELAY, "dst_fold": "both"}, "dst_fold", "bad_value"),
+    ({"catchup_policy": "deadline"}, "max_delay", "bad_value"),
+    ({**ONCE, "catchup_policy": "deadline"}, "max_delay", "bad_value"),
+]
+DURATIONS = ("max_delay", "late_after", "max_runtime", "max_time_since_success")
+NUMBERS = {"max_concurrent_runs": 1_000, "remaining_runs": 1_000_000}
+NUMBERS["pause_on_failure"] = 100
+BAD_INSTANTS = [
+    *("soon", "2027-01-01", "2027-01-01T00:00:00", "2027-02-30T00:00:00Z"),
+    *("1969-12-31T23:59:59Z", "9999-01-01T00:00:00Z", "10000-01-01T00:00:00Z"),
+    *("2027-01-01T00:00:00Z\x00", "infinity", "2027-01-01T00:00:00.0001Z"),
+]
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    *(
+        ({"interval": None, "fixed_delay": value}, "fixed_delay", "bad_schedule")
+        for value in (True, 0, 300, 1.5, [], {}, ["5m"], "0s", "999ms", "20000d")
+    ),
+    ({"interval": None, "fixed_delay": ""}, "fixed_delay", "bad_value"),
+    *(
+        ({"interval": None, "fixed_delay": value}, "fixed_delay", "bad_duration")
+        for value in ("0", "-5m", "5m\x00", "5 m", "soon", "٥m", "9" * 400 + "s")
+    ),
+    *(
+        ({**kind, name: value}, name, "bad_schedule")
+        for kind in ({}, CRON, DELAY)
+        for name in ("starts_at", "ends_at")
+        for value in (True, 0, 1_900_000_000, [], {})
+    ),
+    *(
+        ({**kind, name: value}, name, "bad_instant")
+        for kind in ({}, CRON, DELAY)
+        for name in ("starts_at", "ends_at")
+        for value in BAD_INSTANTS
+    ),
+    *(
+        ({"catchup_policy": value}, "catchup_policy", "bad_value")
+        for value in (True, 0, "", "SKIP", "none", "skip\x00", [], {}, ["skip"])
+    ),
+    *(
+        ({name: value}, name, "bad_value")
+        for name in DURATIONS
+        for value in (True, 0, 60, 1.5, [], {}, "0s", "999ms", "P0D")
+    ),
+    *(
+        ({name: value}, name, "bad_duration")
+        for name in DURATIONS
+        for value in ("", "60", "-1s", "1h\x00", "1e3s", "36601d", "9" * 400 + "s")
+    ),
+    *(
+        ({name: value}, name, "bad_value")
+        for name, most in NUMBERS.items()
+        for value in (True, 0, -1, 1.0, "3", "", [], {}, most + 1, 10**30, float("nan"))
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "field", "code"), CONTRADICTIONS)
+def test_what_does_not_go_together_is_refused_by_the_name_of_one(fields, field, code):
+    with pytest.raises(BadValue) as refused:
+        parse_definition({"key": "nightly", "target": TASK, "interval": "1m", **fields})
+    assert (refused.value.field, refused.value.code) == (field, code)
+    assert refused.value.message.endswith(".")
+
+
+def test_no_wrong_value_of_a_policy_or_a_bound_is_taken():
+    base = {"key": "nightly", "target": TASK, "interval": "1m"}
+    for fields, field, code in WRONG:
+        with pytest.raises(BadValue) as refused:
+            parse_definition({**base, **fields})
+        told = refused.value
+        assert (told.field, told.code) == (field, code), fields
+        assert told.message.endswith("."), fields
+
+
+def test_policies_are_taken_as_they_are_written():
+    job = definition(
+        cron="0 9 * * *",
+        catchup_policy="deadline",
+        max_delay="2h",
+        max_concurrent_runs=3,
+        remaining_runs=1_000_000,
+        pause_on_failure=100,
+        late_after="90s",
+        max_runtime="PT1H30M",
+        max_time_since_success="2d",
+    )
+    assert job.policy == Policy(
+        catchup_policy="deadline",
+        max_delay=2 * HOUR,
+        max_concurrent_runs=3,
+        remaining_runs=1_000_000,
+        pause_on_failure=100,
+        late_after=90_000,
+        max_runtime=HOUR + HOUR // 2,
+        max_time_since_success=48 * HOUR,
+    )
+    assert definition(interval="1m").policy == Policy()
+    assert definition(fixed_delay="5m", catchup_policy="run_once").policy == Policy()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        *((one, one) for one in OVERLAP_POLICIES),
+        ("Forbid", "skip"),
+        ("Allow", "allow_all"),
+        ("Replace", "cancel_other"),
+        ("queue", "buffer_all"),
+        ("cancel_newest", "skip"),
+        ("cancel_in_progress", "cancel_other"),
+    ],
+)
+def test_an_overlap_policy_has_the_names_of_other_schedulers_too(written, meant):
+    assert definition(interval="1m", overlap_policy=written).overlap_policy == meant
+
+
+def test_each_kind_but_one_has_a_start_and_an_end():
+    start, end = parse_instant(SOON), parse_instant(LATER)
+    bounds = {"starts_at": SOON, "ends_at": LATER}
+    assert definition(cron="0 9 * * *", **bounds).schedule == CronSchedule(
+        expression="0 9 * * *", starts_at=start, ends_at=end
+    )
+    assert definition(interval="1m", **bounds).schedule == Interval(
+        every=MINUTE, anchor=start, ends_at=end
+    )
+    assert definition(cron="@every 1m", **bounds).schedule == Interval(
+        every=MINUTE, anchor=start, ends_at=end
+    )
+    assert definition(fixed_delay="1m", **bounds).schedule == FixedDelay(
+        delay=MINUTE, anchor=start, ends_at=end
+    )
+    same = {"starts_at": SOON, "ends_at": SOON}
+    assert definition(interval="1m", **same).schedule == Interval(
+        every=MINUTE, anchor=start, ends_at=start
+    )
+
+
+@pytest.mark.parametrize("kind", ["interval", "fixed_delay"])
+def test_what_ends_before_its_job_was_made_is_refused(kind):
+    job = definition(**{kind: "1m"}, ends_at=SOON)
+    with pytest.raises(BadSchedule) as refused:
+        job.schedule_of(JOB, created_at=parse_instant(SOON) + 1)
+    assert refused.value.field == "ends_at"
+    own = job.schedule_of(JOB, created_at=parse_instant(SOON))
+    assert own.anchor == own.ends_at
+
+
+def test_a_cron_that_names_no_zone_takes_the_one_it_is_given():
+    berlin = definition(cron="0 9 * * *").in_zone("Europe/Berlin")
+    assert berlin.schedule == CronSchedule(
+        expression="0 9 * * *", timezone="Europe/Berlin"
+    )
+    assert berlin.in_zone("Asia/Tokyo") == berlin
+    for named in ({"cron": "0 9 * * *", "timezone": "UTC"}, {"interval": "1m"}):
+        assert definition(**named).in_zone("Europe/Berlin") == definition(**named)
+    with pytest.raises(UnknownTimezone):
+        definition(cron="0 9 * * *").in_zone("Mars/Base")
+    gap = {"cron": "30 2 14 3 *", "dst_gap": "skip"}
+    assert definition(**gap).in_zone("America/New_York")
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,14 @@ from apps.jobs.errors import (
 from apps.jobs.patching import patched
 from apps.jobs.public import READ_ONLY, definition_fields
 from chrono.rules.errors import BadValue
-from chrono.rules.instants import HOUR, MINUTE, SECOND, parse_instant
+from chrono.rules.instants import HOUR, MINUTE, SECOND, format_instant, parse_instant
+from chrono.rules.states import Reason
 from tests.jobs.sessions import in_session, in_thread
 from tests.support.definitions import definition
 from tests.support.pg import wait_until_blocked
 
 NOON = parse_instant("2026-11-30T12:00:00Z")
+DEADLINE = {"catchup_policy": "deadline"}
 HTTP = {"kind": "http", "url": "https://example.org/", "headers": {"A": "1", "B": "2"}}
 
 
@@ -84,6 +86,7 @@ def test_objects_are_merged_and_lists_replaced():
         ({"interval": "2h"}, ["cron", "timezone", "dst_gap"]),
         ({"run_at": "2030-01-01T00:00:00Z"}, ["cron", "timezone", "interval"]),
         ({"cron": "@every 90s"}, ["cron", "timezone"]),
+        ({"fixed_delay": "5m"}, ["cron", "timezone", "seconds", "dst_fold"]),
     ],
 )
 def test_another_kind_of_schedule_takes_the_old_one_with_it(patch, gone):
@@ -99,6 +102,78 @@ def test_another_expression_keeps_its_zone_and_another_length_its_anchor():
     assert (fields["interval"], fields["starts_at"]) == ("2m", anchor)
     fields = after({"cron": "0 9 * * *"}, cron="@every 90s")
     assert "starts_at" not in fields
+
+
+ANCHOR, END = "2026-12-24T00:00:00Z", "2027-12-24T00:00:00Z"
+OTHERS = {
+    "cron": {"cron": "0 9 * * *"},
+    "every": {"cron": "@every 90s"},
+    "interval": {"interval": "2h"},
+    "fixed_delay": {"fixed_delay": "5m"},
+}
+
+
+@pytest.mark.parametrize("new", OTHERS)
+@pytest.mark.parametrize("old", OTHERS)
+def test_a_start_that_was_chosen_and_an_end_outlive_the_kind(old, new):
+    fields = after(OTHERS[new], **OTHERS[old], starts_at=ANCHOR, ends_at=END)
+    assert (fields["starts_at"], fields["ends_at"]) == (ANCHOR, END)
+    fields = after({"run_at": END}, **OTHERS[old], starts_at=ANCHOR, ends_at=END)
+    assert not {"starts_at", "ends_at"} & set(fields)
+
+
+@pytest.mark.parametrize("old", ["every", "interval", "fixed_delay"])
+def test_where_an_interval_happens_to_count_from_becomes_no_start(old):
+    fields = after(OTHERS["cron"], **OTHERS[old])
+    assert not {"starts_at", "interval", "fixed_delay"} & set(fields)
+    fields = after({"fixed_delay": "7m"}, **OTHERS[old])
+    assert fields["starts_at"] == format_instant(NOON)
+
+
+def test_a_bound_is_patched_alone_and_taken_away():
+    fields = after({"ends_at": END}, cron="@daily")
+    assert (fields["ends_at"], "starts_at" in fields) == (END, False)
+    fields = after({"starts_at": None, "ends_at": None}, cron="@daily", ends_at=END)
+    assert not {"starts_at", "ends_at"} & set(fields)
+    fields = after({"starts_at": None}, interval="1m", starts_at=ANCHOR)
+    assert fields["starts_at"] == format_instant(NOON)
+
+
+def test_a_schedule_takes_the_policies_with_it_that_it_cannot_have():
+    missed = {"catchup_policy": "deadline", "max_delay": "1h"}
+    fields = after({"fixed_delay": "5m"}, cron="@daily", remaining_runs=3, **missed)
+    assert (fields["catchup_policy"], fields["max_delay"]) == ("run_once", None)
+    assert fields["remaining_runs"] == 3
+    fields = after({"run_at": END}, cron="@daily", remaining_runs=3, **missed)
+    assert (fields["catchup_policy"], fields["max_delay"]) == ("deadline", "1h")
+    assert fields["remaining_runs"] is None
+    for name, value in (("catchup_policy", "run_all"), ("max_delay", "1h")):
+        with pytest.raises(BadValue) as refused:
+            after({"fixed_delay": "5m", name: value}, cron="@daily", max_delay="2h")
+        assert refused.value.field == name
+
+
+def test_null_switches_a_policy_off():
+    chosen = {"late_after": "5m", "pause_on_failure": 3, "catchup_policy": "skip"}
+    fields = after(dict.fromkeys(chosen), cron="@daily", **chosen)
+    assert (fields["late_after"], fields["pause_on_failure"]) == (None, None)
+    assert fields["catchup_policy"] == "run_once"
+
+
+def test_a_patch_leaves_no_deadline_without_its_length():
+    with pytest.raises(BadValue) as refused:
+        after({"max_delay": None}, cron="@daily", max_delay="1h", **DEADLINE)
+    assert refused.value.field == "max_delay"
+    with pytest.raises(BadValue) as refused:
+        after(DEADLINE, cron="@daily")
+    assert refused.value.field == "max_delay"
+
+
+def test_a_patched_end_lies_after_the_start():
+    for fields in ({"cron": "@daily", "starts_at": END}, {"interval": "1m"}):
+        with pytest.raises(BadValue) as refused:
+            after({"ends_at": "2026-01-01T00:00:00Z"}, **fields)
+        assert refused.value.field == "ends_at"
 
 
 def test_two_kinds_of_schedule_are_refused():
@@ -276,7 +351,9 @@ def test_a_restored_job_is_paused_and_plans_from_its_resume_on(ledger):
     resume_job(job, now=NOON + HOUR + 1)
     [timer] = ledger.live(job)
     assert timer[3] == NOON + HOUR + 10 * SECOND
-    assert ledger.skips(job) == [], "nobody planned it meanwhile"
+    [(first, reason, count, last)] = ledger.skips(job)
+    assert (first, last) == (NOON + MINUTE + 10 * SECOND, NOON + HOUR)
+    assert (reason, count) == (Reason.PAUSED, 354)
 
 
 def test_a_job_whose_key_was_taken_stays_deleted(ledger):

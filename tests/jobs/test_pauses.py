@@ -18,6 +18,7 @@ from apps.scheduler.upkeep import Upkeep
 from apps.tenants.actor import Actor
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import DAY, HOUR, LATEST, MINUTE, SECOND, parse_instant
+from chrono.rules.states import Reason
 from tests.jobs.sessions import in_thread
 from tests.support.definitions import definition
 from tests.support.pg import wait_until_blocked
@@ -85,7 +86,9 @@ def test_a_pause_that_is_over_ended_at_its_end(ledger, upkeep):
     assert row["activated_at"] == NOON + MINUTE
     [timer] = ledger.live(job)
     assert (timer[3], timer[4]) == (NOON + MINUTE + 10 * SECOND, late)
-    assert ledger.skips(job) == []
+    assert ledger.skips(job) == [
+        (NOON + 10 * SECOND, Reason.PAUSED, 6, NOON + MINUTE)
+    ], "and nothing after its end"
     assert pause(ledger, job) == (False, "", "", None)
     assert ledger.rows(
         "SELECT action, actor_kind, actor FROM chrono_audit_event ORDER BY id DESC "

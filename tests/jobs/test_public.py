@@ -17,6 +17,8 @@ from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor, ActorKind, Scope
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, format_instant
 from chrono.rules.instants import parse_instant as instant
+from chrono.rules.policy import OVERLAP_POLICIES, POLICY_FIELDS
+from chrono.rules.schedule import SCHEDULE_FIELDS
 from tests.support.definitions import TASK, definition
 
 NOON = instant("2026-11-30T12:00:00Z")
@@ -66,6 +68,22 @@ schedules = st.one_of(
         lambda ahead: {"run_at": format_instant(NOON + ahead)},
         st.integers(0, DAY * 999),
     ),
+    st.builds(
+        lambda s, bounds: {"fixed_delay": f"{s}s", **bounds},
+        st.integers(1, 100_000),
+        st.sampled_from([{}, {"starts_at": "2027-01-01T00:00:00.250Z"}]),
+    ),
+    st.builds(
+        lambda kind, bounds: {**kind, **bounds},
+        st.sampled_from([{"cron": "0 9 * * *"}, {"interval": "1h"}]),
+        st.sampled_from(
+            [
+                {"starts_at": "2027-01-01T00:00:00Z"},
+                {"ends_at": "2028-01-01T00:00:00Z"},
+                {"starts_at": "2027-01-01T00:00:00Z", "ends_at": "2027-06-01T00:00Z"},
+            ]
+        ),
+    ),
     st.just({"cron": "@every 90s"}),
     st.just({"cron": "@daily"}),
 ).filter(lambda fields: fields.get("run_at", "2") < "9")
@@ -97,7 +115,12 @@ rest = st.fixed_dictionaries(
         "name": texts,
         "tags": st.lists(tags, max_size=4, unique=True),
         "time_critical": st.just(True),
-        "overlap_policy": st.sampled_from(["skip", "allow_all"]),
+        "overlap_policy": st.sampled_from([*OVERLAP_POLICIES, "Forbid"]),
+        "max_concurrent_runs": st.integers(1, 1_000),
+        "pause_on_failure": st.integers(1, 100),
+        "late_after": st.sampled_from(["90s", "PT1H"]),
+        "max_runtime": st.just("1500ms"),
+        "max_time_since_success": st.just("2d"),
         "queue": st.sampled_from(["default", "slow"]),
         "priority": st.sampled_from(["critical", "high", "normal", "low", "bulk"]),
         "retry_policy": st.sampled_from(
@@ -108,8 +131,24 @@ rest = st.fixed_dictionaries(
 )
 
 
-@given(schedules, rest)
-def test_the_fields_of_a_job_give_the_same_job_again(schedule, others):
+not_of_a_delay = st.sampled_from(
+    [{}, {"catchup_policy": "run_all"}, {"catchup_policy": "deadline"}]
+).flatmap(
+    lambda fields: st.sampled_from(
+        [
+            {**fields, "max_delay": "2h"},
+            *([] if "deadline" in fields.values() else [{}]),
+        ]
+    ).map(lambda delay: {**fields, **delay})
+)
+
+
+@given(schedules, rest, not_of_a_delay, st.none() | st.integers(1, 1_000_000))
+def test_the_fields_of_a_job_give_the_same_job_again(schedule, others, missed, runs):
+    if "fixed_delay" not in schedule:
+        others = {**others, **missed}
+    if "run_at" not in schedule:
+        others = {**others, "remaining_runs": runs}
     made = parse_definition({**schedule, **others})
     job = create(made, job_id=JOB, now=NOON).after
     fields = definition_fields(job)
@@ -132,8 +171,57 @@ def test_how_h_was_written_is_shown():
 def test_a_form_has_every_field_and_no_other(database):
     job = commands.create_job(definition(interval="1m"), now=NOON).job_id
     form = get_form(job)
-    times = {"timezone", "seconds", "dst_gap", "dst_fold", "cron", "run_at"}
+    times = SCHEDULE_FIELDS - {"interval", "starts_at"}
     assert set(form) == (FIELDS - times - {"time_critical"}) | set(READ_ONLY)
+
+
+def test_policies_are_shown_with_their_defaults(database):
+    job = commands.create_job(definition(interval="1m"), now=NOON).job_id
+    form = get_form(job)
+    assert form["catchup_policy"] == "run_once"
+    off = POLICY_FIELDS - {"catchup_policy"}
+    assert {form[name] for name in off} == {None}
+    commands.patch_job(job, {"max_delay": "90m", "pause_on_failure": 3}, now=NOON)
+    form = get_form(job)
+    assert (form["max_delay"], form["pause_on_failure"]) == ("90m", 3)
+
+
+def test_how_many_runs_are_left_is_told_and_what_comes_next_knows(ledger):
+    job = commands.create_job(definition(interval="1m", remaining_runs=2), now=NOON)
+    form = get_form(job.job_id)
+    assert (form["remaining_runs"], form["runs_left"]) == (2, 2)
+    assert form["next_runs"] == [
+        format_instant(NOON + MINUTE),
+        format_instant(NOON + 2 * MINUTE),
+    ]
+    ledger.conn.execute("UPDATE chrono_timer_far SET remaining = 1")
+    form = get_form(job.job_id)
+    assert (form["remaining_runs"], form["runs_left"]) == (2, 1)
+    assert len(form["next_runs"]) == 1
+    ledger.conn.execute("DELETE FROM chrono_timer_far")
+    form = get_form(job.job_id)
+    assert (form["state"], form["runs_left"], form["next_runs"]) == ("ended", 0, [])
+    commands.patch_job(job.job_id, {"remaining_runs": 5}, now=NOON)
+    form = get_form(job.job_id)
+    assert (form["state"], form["runs_left"]) == ("active", 5)
+
+
+def test_a_job_has_ended_when_nothing_is_left_before_its_end(ledger):
+    end = format_instant(NOON + 2 * HOUR)
+    job = commands.create_job(definition(interval="1h", ends_at=end), now=NOON).job_id
+    assert get_form(job)["next_runs"] == [format_instant(NOON + HOUR), end]
+    ledger.fired(job, NOON + HOUR)
+    assert get_form(job, now=NOON + HOUR)["next_runs"] == [end]
+    ledger.fired(job, NOON + 2 * HOUR)
+    form = get_form(job, now=NOON + 2 * HOUR)
+    assert (form["state"], form["next_run_at"]) == ("ended", None)
+
+
+def test_of_a_fixed_delay_only_the_next_run_can_be_told(database):
+    job = commands.create_job(definition(fixed_delay="5m"), now=NOON).job_id
+    form = get_form(job)
+    assert form["next_runs"] == [format_instant(NOON + 5 * MINUTE)]
+    assert form["schedule_text"] == "Each 5 minutes after the end of the run before."
 
 
 def get_form(job, *, now=NOON, actor=ANYBODY):

@@ -17,6 +17,7 @@ from tests.support import pg
 LAID = "laid"
 WIPE = """
     DELETE FROM chrono_timer; DELETE FROM chrono_timer_far; TRUNCATE chrono_ready;
+    DELETE FROM chrono_blocked;
     DELETE FROM chrono_lease; DELETE FROM chrono_occurrence; DELETE FROM chrono_run;
     DELETE FROM chrono_attempt; DELETE FROM chrono_dead_letter;
     DELETE FROM chrono_withdrawn; DELETE FROM chrono_slot; DELETE FROM chrono_worker;

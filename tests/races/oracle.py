@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from chrono.rules.instants import Millis
 from tests.support.pg import Connection
 
+PAUSED = 1
+"""The reason of what a pause skipped."""
+
 
 @dataclass(frozen=True, slots=True)
 class Era:
@@ -23,8 +26,6 @@ class Era:
 
     def occurrences(self, until: Millis) -> list[Millis]:
         """Return its occurrences in (begin, until]."""
-        if not self.active:
-            return []
         found, moment = [], self.anchor
         if moment <= self.begin:
             moment += ((self.begin - moment) // self.every + 1) * self.every
@@ -42,10 +43,15 @@ class History:
     eras: list[Era] = field(default_factory=list)
 
     def expected(self, until: Millis) -> dict[Millis, Era]:
-        """Return every occurrence to be decided by then, with the era it is of."""
+        """Return every occurrence to be decided by then, with the era it is of.
+
+        What a pause skipped is decided when it ends.
+        """
         found: dict[Millis, Era] = {}
         ends = [era.begin for era in self.eras[1:]] + [until]
         for era, end in zip(self.eras, ends, strict=True):
+            if not era.active and era is self.eras[-1]:
+                continue
             for moment in era.occurrences(end):
                 assert moment not in found
                 found[moment] = era
@@ -96,6 +102,8 @@ def differences(history: History, rows: list[Row], until: Millis) -> list[str]:
                 wrong.append(f"{row} decides {moment} again")
             elif era.version != row.version:
                 wrong.append(f"{row} decides {moment}, which is of {era}")
+            elif not era.active and row.reason != PAUSED:
+                wrong.append(f"{row} decides {moment}, which was paused in {era}")
         if not covered:
             wrong.append(f"{row} is of no definition in force")
     wrong += [f"{moment} was lost, of {era}" for moment, era in left.items()]

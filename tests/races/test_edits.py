@@ -64,15 +64,16 @@ class Play:
     def edit(self, job: uuid.UUID, change: str, every: Millis = AFTER) -> Any:
         """Return the call of one edit, at the present instant."""
         now = self.clock.moment
-        [(key, policy)] = self.world.rows(
+        [(key, overlap, policy)] = self.world.rows(
             """
-            SELECT key, overlap_policy FROM chrono_job j JOIN chrono_job_revision r
+            SELECT key, overlap_policy, policy
+            FROM chrono_job j JOIN chrono_job_revision r
                 ON r.job_id = j.id AND r.revision = j.revision
             WHERE j.id = %s
             """,
             [job],
         )
-        kept = {"key": key, "overlap_policy": policy}
+        kept = {"key": key, "overlap_policy": overlap, **policy}
         last = self.histories[job].eras[-1]
         return {
             "pause": partial(commands.pause_job, job, now=now),
@@ -370,6 +371,26 @@ def pause_and_edit(world: World) -> None:
     act.check()
 
 
+def test_what_a_stretch_gave_up_is_not_decided_by_an_edit_again(
+    edit_world: World,
+) -> None:
+    edit_after_a_stretch(edit_world)
+
+
+def edit_after_a_stretch(world: World) -> None:
+    act = open_play(world)
+    every = 120_000
+    job = act.create(every, catchup_policy="skip")
+    # All were missed: the newest row of the ledger stands for a stretch.
+    act.clock.moment += 5 * every + 90_000
+    act.settle()
+    act.clock.moment += 1
+    act.editor.do(act.edit(job, "schedule"))
+    act.note(job, "schedule")
+    act.run_to(act.clock.moment + 2 * AFTER)
+    act.check()
+
+
 def test_overlap_is_known_across_an_edit(edit_world: World) -> None:
     overlap_across_an_edit(edit_world)
 
@@ -402,7 +423,10 @@ def histories_by_lot(world: World, seed: int = 1, turns: int = 60) -> None:
     other_session = world.session("other")
     others = Dispatcher(other_session.conn, act.clock)
     mine = act.dispatcher
-    jobs = [act.create(every=lot.choice([2_000, 5_000, 13_000])) for _ in range(5)]
+    jobs = [
+        act.create(every=lot.choice([2_000, 5_000, 13_000]), catchup_policy=policy)
+        for policy in ("run_once", "skip", "run_all", "run_all", "run_once")
+    ]
     for _ in range(turns):
         what = lot.choices(
             ["pass", "jump", "edit", "takeover", "stale"], [10, 2, 8, 2, 4]

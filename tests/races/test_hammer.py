@@ -20,5 +20,9 @@ def test_nothing_is_lost_doubled_or_stale_under_a_hammer(database: str) -> None:
         "canceller: cancelled",
         "upkeep: far moved",
         "upkeep: turns of the ring",
+        "ledger: missed_skip",
+        "ledger: past_deadline",
+        "ledger: overlap",
+        "ledger: replaced",
     ):
         assert counts[what], what

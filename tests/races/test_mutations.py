@@ -7,13 +7,25 @@ wall taken out of the database.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 import pytest
 
-from tests.races import test_claim, test_edits, test_fire, test_rotation, test_settle
+from apps.runs.cancel import RunNotFound
+from tests.races import (
+    test_admit,
+    test_claim,
+    test_edits,
+    test_fire,
+    test_missed,
+    test_rotation,
+    test_settle,
+)
 from tests.races.mutations import mutated
 from tests.races.world import World
+
+type Scenario = Callable[[World], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +33,7 @@ class Mutation:
     """One rule taken out of one statement, or one wall out of the schema."""
 
     rule: str
-    scenario: Callable[[World], None]
+    scenario: Scenario
     statement: str = ""
     old: str = ""
     new: str = ""
@@ -47,17 +59,81 @@ def pause_in_an_outage(world: World) -> None:
     test_edits.edit_in_an_outage(world, "pause")
 
 
-def history_with_a_long_outage(world: World) -> None:
-    test_edits.histories_by_lot(world, seed=1)
-
-
 def cancel_of_a_claim(world: World) -> None:
     test_settle.cancel_against(world, "claim")
+
+
+def cancel_of_one_that_is_let_in(world: World) -> None:
+    test_settle.cancel_against(world, "letting_in")
+
+
+def terminate_and_success(world: World) -> None:
+    test_settle.test_what_is_terminated_while_it_settles_ends_once(world, 1)
+
+
+GUARD = "(id, fence, term, epoch) IN ( SELECT g.id, g.fence, g.term, g.epoch"
+WITHOUT = {
+    column: GUARD.replace(f", {column}", "").replace(f", g.{column}", "")
+    for column in ("fence", "term", "epoch")
+}
+PREV_IF_FIRED = "CASE WHEN verdict = 0 THEN run_id ELSE prev END"
+PREV = f"""{PREV_IF_FIRED}, version, revision, part, kind,
+    CASE WHEN verdict = 0 THEN remaining - 1 ELSE remaining END
+    FROM judged WHERE next_due < """
 
 
 ACTIVATED = """
     activated_at = to_timestamp(d.activated_at / 1000.0::float8)::timestamptz(3)
 """
+
+
+def guards(
+    statement: str,
+    *,
+    takeover: Scenario,
+    edit: Scenario,
+    by_hand: Callable[[World, str], None],
+    over: Callable[[World, str], None],
+) -> list[Mutation]:
+    """Return the guard of one more statement with each of its rules taken out."""
+    lock = "ORDER BY id FOR SHARE"
+    broken: list[tuple[str, Scenario, str, str]] = [
+        (
+            f"holds its {column} FOR SHARE",
+            partial(by_hand, column=column),  # type: ignore[call-arg]
+            lock,
+            "ORDER BY id FOR KEY SHARE",
+        )
+        for column in ("fence", "epoch")
+    ]
+    broken += [
+        ("locks at all, against a takeover", takeover, lock, "ORDER BY id"),
+        ("locks at all, against an edit", edit, lock, "ORDER BY id"),
+        ("compares the epoch", edit, GUARD, WITHOUT["epoch"]),
+        (
+            "compares the fence",
+            partial(over, column="fence"),  # type: ignore[call-arg]
+            GUARD,
+            WITHOUT["fence"],
+        ),
+        (
+            "compares the term",
+            partial(over, column="term"),  # type: ignore[call-arg]
+            GUARD,
+            WITHOUT["term"],
+        ),
+    ]
+    return [
+        Mutation(
+            rule=f"{statement} {rule}",
+            scenario=scenario,
+            statement=statement,
+            old=old,
+            new=new,
+        )
+        for rule, scenario, old, new in broken
+    ]
+
 
 MUTATIONS = [
     Mutation(
@@ -177,17 +253,151 @@ MUTATIONS = [
         rule="prev moves on only where something was fired",
         scenario=test_fire.test_prev_stays_where_the_occurrence_was_there_already,
         statement="fire_if_held",
-        old="""CASE WHEN verdict = 0 THEN run_id ELSE prev END, version, revision, part,
-            kind FROM judged WHERE next_due < """,
-        new="run_id, version, revision, part, kind FROM judged WHERE next_due < ",
+        old=PREV,
+        new=PREV.replace(PREV_IF_FIRED, "run_id"),
     ),
     Mutation(
         rule="prev moves on where something was fired",
         scenario=test_fire.test_overlap_look_up_and_settle_in_every_order,
         statement="fire_if_held",
-        old="""CASE WHEN verdict = 0 THEN run_id ELSE prev END, version, revision, part,
-            kind FROM judged WHERE next_due < """,
-        new="prev, version, revision, part, kind FROM judged WHERE next_due < ",
+        old=PREV,
+        new=PREV.replace(PREV_IF_FIRED, "prev"),
+    ),
+    *guards(
+        "miss_if_held",
+        takeover=test_missed.test_missed_and_takeover_in_every_order,
+        edit=test_missed.missed_against_edit,
+        by_hand=test_missed.missed_against_a_plain_update,
+        over=test_missed.over,
+    ),
+    Mutation(
+        rule="what was missed is drawn from the partitions that hold",
+        scenario=test_missed.test_one_stale_partition_does_not_stop_the_others,
+        statement="miss_if_held",
+        old="d.part = ANY(ARRAY(SELECT id FROM held))",
+        new="EXISTS (SELECT FROM held)",
+    ),
+    Mutation(
+        rule="a missed run is made only where the ledger took its occurrence",
+        scenario=test_missed.test_an_occurrence_that_ran_already_meets_the_ledger,
+        statement="miss_if_held",
+        old="""WHERE reason IS NULL AND (part, job_id, run_id) IN (
+            SELECT part, job_id, run_id FROM ledger WHERE outcome = 1 )""",
+        new="WHERE reason IS NULL",
+    ),
+    Mutation(
+        rule="the ledger has its key, for what was missed too",
+        scenario=test_missed.test_an_occurrence_that_ran_already_meets_the_ledger,
+        schema="ALTER TABLE chrono_occurrence DROP CONSTRAINT chrono_occurrence_pkey",
+    ),
+    Mutation(
+        rule="missed runs take off what is left",
+        scenario=test_missed.test_the_next_timer_is_near_or_far_and_none_after_the_last_run,
+        statement="miss_if_held",
+        old="WHERE l.job_id = t.job_id AND l.outcome = 1",
+        new="WHERE false",
+    ),
+    Mutation(
+        rule="only missed runs that were made take off what is left",
+        scenario=test_missed.test_an_occurrence_that_ran_already_meets_the_ledger,
+        statement="miss_if_held",
+        old="SELECT count(*) FROM ledger l WHERE l.job_id = t.job_id AND l.outcome = 1",
+        new="SELECT count(*) FROM pieces l WHERE l.job_id = t.job_id "
+        "AND l.reason IS NULL",
+    ),
+    Mutation(
+        rule="a missed timer is found by its instant, too",
+        scenario=test_missed.test_an_entry_of_another_instant_is_not_decided_by_its_key,
+        statement="miss_if_held",
+        old="AND t.scheduled_for = d.scheduled_for",
+        new="",
+    ),
+    Mutation(
+        rule="a timer after missed ones is due a millisecond later at least",
+        scenario=(
+            test_missed.test_a_next_timer_never_takes_the_key_of_the_row_it_replaces
+        ),
+        statement="miss_if_held",
+        old="greatest(d.next_due, d.due + 1)",
+        new="d.next_due",
+    ),
+    Mutation(
+        rule="nothing is missed before the database's clock says so",
+        scenario=test_missed.test_nothing_is_decided_before_its_time,
+        statement="miss_if_held",
+        old="clock_timestamp()) ), taken",
+        new="'infinity') ), taken",
+    ),
+    *guards(
+        "admit_if_held",
+        takeover=test_admit.test_letting_in_and_takeover_in_every_order,
+        edit=test_admit.letting_in_against_edit,
+        by_hand=test_admit.letting_in_against_a_plain_update,
+        over=test_admit.over,
+    ),
+    Mutation(
+        rule="who is let in is drawn from the partitions that hold",
+        scenario=test_admit.test_one_stale_partition_does_not_stop_the_others,
+        statement="admit_if_held",
+        old="JOIN held h ON h.id = w.part",
+        new="JOIN (SELECT min(fence) AS fence FROM held) h ON h.fence > 0",
+    ),
+    Mutation(
+        rule="letting in locks what it takes",
+        scenario=test_admit.test_letting_in_and_cancel_in_every_order,
+        statement="admit_if_held",
+        old="FOR UPDATE SKIP LOCKED",
+        new="",
+    ),
+    Mutation(
+        rule="letting in passes over what another holds",
+        scenario=test_admit.test_a_cancel_that_takes_long_holds_nobody_up,
+        statement="admit_if_held",
+        old="FOR UPDATE SKIP LOCKED",
+        new="FOR UPDATE",
+    ),
+    Mutation(
+        rule="the oldest are let in first",
+        scenario=test_admit.test_the_oldest_go_first_and_no_more_than_were_asked_for,
+        statement="admit_if_held",
+        old="ORDER BY b.due_at, b.run_id",
+        new="ORDER BY b.due_at DESC, b.run_id",
+    ),
+    Mutation(
+        rule="who is let in takes a slot",
+        scenario=test_admit.test_the_oldest_go_first_and_no_more_than_were_asked_for,
+        statement="admit_if_held",
+        old="FROM first WHERE slot",
+        new="FROM first WHERE false",
+    ),
+    Mutation(
+        rule="nobody is let in before the database's clock says so",
+        scenario=test_admit.test_nobody_is_let_in_before_it_is_due,
+        statement="admit_if_held",
+        old="clock_timestamp()) ORDER BY",
+        new="'infinity') ORDER BY",
+    ),
+    Mutation(
+        rule="a slot of a settled run frees its place",
+        scenario=test_admit.settle_frees_a_place,
+        statement="list_live",
+        old="AND (b.run_id IN (SELECT id FROM settled)) IS NOT TRUE",
+        new="",
+    ),
+    Mutation(
+        rule="a cancel looks behind the gates",
+        scenario=cancel_of_one_that_is_let_in,
+        statement="cancel_if_blocked",
+        old="WHERE run_id = %(run)s::uuid",
+        new="WHERE false AND run_id = %(run)s::uuid",
+        red=RunNotFound,
+    ),
+    Mutation(
+        rule="what a settle ended is not terminated again",
+        scenario=terminate_and_success,
+        statement="end_lease",
+        old="DELETE FROM chrono_lease WHERE run_id = %(run)s::uuid",
+        new="SELECT * FROM chrono_lease WHERE run_id = %(run)s::uuid",
     ),
     Mutation(
         rule="stale timers are deleted under the fence",
@@ -391,7 +601,7 @@ MUTATIONS = [
     ),
     Mutation(
         rule="a stretch is decided up to its end",
-        scenario=history_with_a_long_outage,
+        scenario=test_edits.edit_after_a_stretch,
         statement="read_decided",
         old="coalesce(o.last_scheduled_for, o.scheduled_for)",
         new="o.scheduled_for",

@@ -22,7 +22,8 @@ from tests.support.pg import Connection
 PARAMETER = re.compile(r"%\((\w+)\)s")
 HOT = re.compile(
     r"chrono_(timer|timer_far|ready|lease|run|occurrence|partition|job|job_revision"
-    r"|withdrawn|slot|worker|attempt)(_[0-9]+|_default)?"
+    r"|withdrawn|slot|worker|attempt|breach|watched|blocked|run_kept)"
+    r"(_[0-9]+|_default)?"
 )
 
 # Partitioned tables, and a condition on what they are partitioned by that holds a
@@ -68,6 +69,13 @@ FILL = """
         INSERT INTO chrono_occurrence (scheduled_for, job_id, run_id, fence, version,
             revision, part, outcome, kind)
         SELECT date_trunc('ms', now()), id, id, 1, 1, 1, n % 64, 1, 1 FROM n
+    ), blocked AS (
+        INSERT INTO chrono_blocked (due_at, dispatched_at, run_id, job_id, tag, fence,
+            revision, tenant, part, priority, attempt, queue, gate, reason)
+        SELECT now(), now(), id, id, n, 1, 1, 1, n % 64, 2, 1, 'default',
+            (ARRAY['overlap', 'catch_up', 'paused'])[n % 3 + 1], 2 FROM n
+    ), slots AS (
+        INSERT INTO chrono_slot (part, job_id, run_id) SELECT n % 64, id, id FROM n
     ), workers AS (
         INSERT INTO chrono_worker (id, host, pid, concurrency, queues)
         SELECT id, '', 1, 1, '{}' FROM n LIMIT 100
@@ -79,7 +87,7 @@ FILL = """
 ANALYZE = """
     ANALYZE chrono_timer, chrono_timer_far, chrono_ready, chrono_lease, chrono_run,
         chrono_occurrence, chrono_partition, chrono_job, chrono_job_revision,
-        chrono_withdrawn, chrono_slot, chrono_worker, chrono_attempt
+        chrono_withdrawn, chrono_slot, chrono_worker, chrono_attempt, chrono_blocked
 """
 
 
@@ -201,6 +209,61 @@ def test_fire_looks_up_the_previous_run_in_one_step(hot: Connection) -> None:
     assert all(n.index.endswith("_pkey") for n in look_ups)
 
 
+def test_missed_timers_are_found_as_those_that_fire(hot: Connection) -> None:
+    for table in (bucket_now(hot), "chrono_timer_far"):
+        found = explain(hot, "scheduler", "miss_if_held", bucket=table)
+        assert not scanned(found)
+        assert "chrono_partition_pkey" in indexes(found, "chrono_partition")
+        [look_up] = [n for n in found if n.table == table and n.index]
+        for column in ("part", "due_at", "ref", "version"):
+            assert f"{column} = " in look_up.condition
+        assert {n.kind for n in found if n.table == table} >= {"Tid Scan"}
+
+
+def test_letting_in_reads_the_first_of_each_job_in_order(hot: Connection) -> None:
+    found = explain(hot, "scheduler", "admit_if_held")
+    assert not scanned(found)
+    assert "Sort" not in {node.kind for node in found}
+    assert indexes(found, "chrono_blocked") == {"chrono_blocked_order"}
+    [look_up] = [n for n in found if n.table == "chrono_blocked" and n.index]
+    for column in ("gate", "part", "job_id"):
+        assert f"{column} = " in look_up.condition
+    assert "Tid Scan" in {n.kind for n in found if n.table == "chrono_blocked"}
+
+
+def test_the_walk_along_a_gate_steps_from_job_to_job(hot: Connection) -> None:
+    found = explain(hot, "scheduler", "list_waiting")
+    assert not scanned(found)
+    steps = [n for n in found if n.table == "chrono_blocked"]
+    assert len(steps) == 2
+    for step in steps:
+        assert (step.kind, step.index) == ("Index Only Scan", "chrono_blocked_order")
+        assert "ROW(part, job_id) > ROW(" in step.condition
+    assert indexes(found, "chrono_job") == {"chrono_job_pkey"}
+
+
+def test_live_runs_are_found_by_the_keys_of_their_jobs(hot: Connection) -> None:
+    found = explain(hot, "scheduler", "list_live")
+    assert not scanned(found)
+    by_index = {
+        node.index: node.condition for node in found if node.table == "chrono_blocked"
+    }
+    assert by_index.keys() == {"chrono_blocked_order", "chrono_blocked_pkey"}
+    assert "run_id = " in by_index["chrono_blocked_pkey"]
+    assert "job_id = " in by_index["chrono_blocked_order"]
+    assert indexes(found, "chrono_slot") == {"chrono_slot_pkey"}
+    assert all(
+        "job_id = " in node.condition
+        for node in found
+        if node.table.startswith(("chrono_slot", "chrono_occurrence"))
+    )
+    assert all(
+        "id = ANY" in node.condition
+        for node in found
+        if node.table.startswith("chrono_run")
+    )
+
+
 def test_a_claim_merges_the_slices_in_order(hot: Connection) -> None:
     found = explain(hot, "runs", "claim_ready")
     kinds = [node.kind for node in found]
@@ -238,7 +301,21 @@ def test_load_and_look_go_by_the_key_of_the_timer(hot: Connection) -> None:
         ("scheduler", "list_changed_jobs"),
         ("scheduler", "load_revisions"),
         ("runs", "load_targets"),
+        ("scheduler", "list_ends"),
         ("runs", "cancel_if_leased"),
+        ("runs", "load_missed"),
+        ("jobs", "watch_ready"),
+        ("jobs", "watch_blocked"),
+        ("jobs", "watch_leases"),
+        ("jobs", "watch_timers"),
+        ("jobs", "watch_overdue"),
+        ("jobs", "watch_breaches"),
+        ("jobs", "watch_jobs"),
+        ("jobs", "find_successes"),
+        ("jobs", "change_breaches"),
+        ("runs", "cancel_if_blocked"),
+        ("runs", "cancel_blocked_of_jobs"),
+        ("runs", "end_lease"),
     ],
 )
 def test_small_ones_go_by_key(hot: Connection, room: str, name: str) -> None:

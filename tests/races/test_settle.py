@@ -16,9 +16,11 @@ from apps.timers import buckets
 from chrono.rules.states import Reason, RunState, TimerKind
 from tests.races.harness import Actor, Step, held, orders, paced, play
 from tests.races.world import Job, Leader, Worker, World
+from tests.support.pg import Connection
 
-LOOKS = 5
-"""Statements of one round of a cancel."""
+LOOKS = ("cancel_if_timed", "cancel_if_ready", "cancel_if_leased", "locate_run")
+"""Before which statements of a cancel something may move: the first is made twice."""
+LOOKS_AT_GATES = ("cancel_if_blocked", *LOOKS[1:])
 
 
 def leased(world: World, worker: Worker, part: int = 7) -> tuple[Job, Lease]:
@@ -178,7 +180,9 @@ def test_a_batch_ends_each_run_in_its_own_way(world: World) -> None:
     job = world.job(part=7)
     world.ready(job, *world.moments(5))
     good, again, far, dead, off = worker.claim(job)
-    assert runs.cancel_if_leased(world.observer, run=off.run_id, part=7)
+    assert runs.cancel_if_leased(
+        world.observer, run=off.run_id, part=7, reason=Reason.OPERATOR
+    )
     later = world.horizon + 1_000
     settled = runs.settle_if_leased(
         worker.conn,
@@ -296,6 +300,12 @@ class Moves:
         fire = partial(self.leader.fire, self.leader.load(7))
         return job, run, actor, held("fire", fire, actor)
 
+    def letting_in(self) -> tuple[Job, uuid.UUID, Actor, list[Step]]:
+        job = self.world.job(part=7)
+        [run] = self.world.blocked(job, self.world.now() - 100)
+        actor = self.leader.actor
+        return job, run, actor, held("admit", partial(self.leader.admit, job), actor)
+
     def far_to_near(self) -> tuple[Job, uuid.UUID, Actor, list[Step]]:
         job = self.world.job(part=7)
         now = self.world.now()
@@ -372,15 +382,17 @@ def cancel_against(world: World, move: str) -> None:
     count = len(make()[3])
     world.observer.execute(
         "TRUNCATE chrono_ready, chrono_lease, chrono_timer, chrono_timer_far, "
-        "chrono_occurrence"
+        "chrono_blocked, chrono_occurrence"
     )
-    for order in orders(LOOKS, count):
+    stops = LOOKS_AT_GATES if move == "letting_in" else LOOKS
+    looks = len(stops) + stops.count("cancel_if_timed")
+    for order in orders(looks, count):
         job, run, actor, steps = make()
         call = partial(cancel, canceller.conn, run)
         trace = play(
             world.stage,
             order,
-            (canceller, paced("cancel", call, canceller, steps=LOOKS)),
+            (canceller, paced("cancel", call, canceller, steps=looks, stops=stops)),
             (actor, steps),
         )
         assert not trace.errors, trace
@@ -397,6 +409,34 @@ def cancel_against(world: World, move: str) -> None:
             assert "run:cancelled" in places, trace
         if places != ["run:success"]:
             watch(world, moves.leader, moves.worker, job, run)
+
+
+def terminate(conn: Connection, run: uuid.UUID, part: int) -> bool:
+    return runs.end_lease(conn, run=run, part=part, reason=Reason.REPLACED)
+
+
+@pytest.mark.parametrize("outcome", [1, 0], ids=["success", "retry"])
+def test_what_is_terminated_while_it_settles_ends_once(
+    world: World, outcome: int
+) -> None:
+    worker, leader = world.worker("worker"), world.leader("leader", 7)
+    for order in orders(3, 3):
+        job, lease = leased(world, worker)
+        settle = worker.settle if outcome else worker.retry
+        end = partial(terminate, leader.conn, lease.run_id, job.part)
+        trace = play(
+            world.stage,
+            order,
+            (worker.actor, held("settle", partial(settle, lease), worker.actor)),
+            (leader.actor, held("end", end, leader.actor)),
+        )
+        assert not trace.errors, trace
+        assert bool(trace.values["settle"]) != trace.values["end"], trace
+        settled = "run:success" if outcome else "timer"
+        assert world.places(lease.run_id, job.part) == [
+            "run:cancelled" if trace.values["end"] else settled
+        ], trace
+        world.check(trace)
 
 
 def test_a_run_that_succeeds_after_it_was_flagged_has_succeeded(world: World) -> None:

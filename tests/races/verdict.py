@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from chrono.rules.instants import Millis
-from chrono.rules.states import RunState
+from chrono.rules.states import Reason, RunState
 from tests.races import invariants, oracle
 from tests.races.oracle import Era, History
 from tests.support.pg import Connection
@@ -52,6 +52,16 @@ class Seen:
 def check(conn: Connection, seen: Seen) -> Iterator[str]:
     """Give all that the end tells to be wrong."""
     yield from (f"audit at the end: {found}" for found in invariants.violations(conn))
+    seen.counts.update(
+        {
+            f"ledger: {Reason(reason).label}": count
+            for reason, count in conn.execute(
+                "SELECT reason, count(*) FROM ("
+                "SELECT reason FROM chrono_occurrence UNION ALL "
+                "SELECT reason FROM chrono_run) r WHERE reason > 0 GROUP BY 1"
+            )
+        }
+    )
     yield from check_ledger(conn, seen)
     yield from check_decisions(conn)
     yield from check_runs(conn, seen)

@@ -2,7 +2,7 @@
 
 import itertools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,12 +10,12 @@ from typing import Any
 from apps.runs import store as runs
 from apps.runtime.sessions import connect_hot, connect_upkeep
 from apps.scheduler import store as scheduler
-from apps.scheduler.store import Firing, Term, TimerRow
+from apps.scheduler.store import Firing, Missing, Term, TimerRow
 from apps.timers import store as timers
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
 from chrono.rules.partitions import partition_of
-from chrono.rules.states import RunState, TimerKind
+from chrono.rules.states import Priority, Reason, RunState, TimerKind
 from tests.races import invariants
 from tests.races.harness import Actor, Stage
 from tests.support.pg import Connection
@@ -94,17 +94,13 @@ class Leader:
     ) -> dict[str, Any]:
         """Return the batch of these rows; ``every`` plans the next timers."""
         jobs = [self.world.jobs[row.job_id] for row in rows]
-        terms = [self.terms[part] for part in sorted({row.part for row in rows})]
         schedule = [row.kind == TimerKind.SCHEDULE for row in rows]
         following = [
             row.scheduled_for + every if every and planned else 0
             for row, planned in zip(rows, schedule, strict=True)
         ]
         return {
-            "parts": [term.part for term in terms],
-            "fences": [term.fence for term in terms],
-            "terms": [term.term for term in terms],
-            "epochs": [term.epoch for term in terms],
+            **self.guards(row.part for row in rows),
             "ns": list(range(len(rows))),
             "part": [row.part for row in rows],
             "due": [row.due_at for row in rows],
@@ -123,8 +119,6 @@ class Leader:
             "tag": [row.due_at for row in rows],
             "fence": [self.terms[row.part].fence for row in rows],
             "skip": [skip for _ in rows],
-            "span": [0 for _ in rows],
-            "last_for": [0 for _ in rows],
             "bounded": [
                 job.bounded and row.kind in (TimerKind.SCHEDULE, TimerKind.LATE)
                 for row, job in zip(rows, jobs, strict=True)
@@ -138,10 +132,103 @@ class Leader:
                 else next_due
                 for at, row in zip(following, rows, strict=True)
             ],
+            "gated_n": [],
+            "gate": [],
+            "gate_reason": [],
+            "slot_n": [],
             "now": None,
             "slice": number,
             "horizon": self.world.horizon,
         }
+
+    def guards(self, parts: Iterable[int]) -> dict[str, Any]:
+        """Return what a statement compares with these partitions."""
+        terms = [self.terms[part] for part in sorted(set(parts))]
+        return {
+            "parts": [term.part for term in terms],
+            "fences": [term.fence for term in terms],
+            "terms": [term.term for term in terms],
+            "epochs": [term.epoch for term in terms],
+        }
+
+    def miss(
+        self,
+        rows: Sequence[TimerRow],
+        *,
+        every: Millis,
+        next_due: Millis | None = None,
+    ) -> Missing:
+        """Decide what schedules missed: three are given up, two run, one is planned.
+
+        The rows are of one bucket.
+        """
+        [bucket] = {row.bucket for row in rows}
+        batch = self.aim_missed(rows, every=every, next_due=next_due)
+        return scheduler.miss_if_held(
+            self.conn, bucket=self.world.table(bucket), batch=batch
+        )
+
+    def aim_missed(
+        self, rows: Sequence[TimerRow], *, every: Millis, next_due: Millis | None = None
+    ) -> dict[str, Any]:
+        """Return the batch of :meth:`miss`."""
+        jobs = [self.world.jobs[row.job_id] for row in rows]
+        pieces = [
+            (n, first, count, reason)
+            for n, row in enumerate(rows)
+            for first, count, reason in (
+                (row.scheduled_for, 3, int(Reason.MISSED_SKIP)),
+                (row.scheduled_for + 3 * every, 1, 0),
+                (row.scheduled_for + 4 * every, 1, 0),
+            )
+        ]
+        following = [row.scheduled_for + 5 * every for row in rows]
+        return {
+            **self.guards(row.part for row in rows),
+            "ns": list(range(len(rows))),
+            "part": [row.part for row in rows],
+            "due": [row.due_at for row in rows],
+            "ref": [row.ref for row in rows],
+            "version": [row.version for row in rows],
+            "scheduled_for": [row.scheduled_for for row in rows],
+            "revision": [row.revision for row in rows],
+            "tenant": [row.tenant for row in rows],
+            "queue": [job.queue for job in jobs],
+            "tag": [row.due_at for row in rows],
+            "fence": [self.terms[row.part].fence for row in rows],
+            "shift": [0 for _ in rows],
+            "next_for": following,
+            "next_due": [at if next_due is None else next_due for at in following],
+            "p_n": [n for n, *_ in pieces],
+            "p_first": [first for _, first, _, _ in pieces],
+            "p_run_id": [jobs[n].run(first) for n, first, _, _ in pieces],
+            "p_reason": [reason for *_, reason in pieces],
+            "p_count": [count for _, _, count, _ in pieces],
+            "p_last": [first + (count - 1) * every for _, first, count, _ in pieces],
+            "priority": int(Priority.BULK),
+            "gate": Reason.CATCH_UP.label,
+            "gate_reason": int(Reason.CATCH_UP),
+            "now": None,
+            "horizon": self.world.horizon,
+        }
+
+    def admit(
+        self, *jobs: Job, count: int = 1, gate: Reason = Reason.OVERLAP
+    ) -> tuple[frozenset[int], list[str]]:
+        """Let so many runs of jobs in from behind a gate, into slots."""
+        return scheduler.admit_if_held(
+            self.conn,
+            batch={
+                **self.guards(job.part for job in jobs),
+                "gate": gate.label,
+                "part": [job.part for job in jobs],
+                "job": [job.id for job in jobs],
+                "count": [count for _ in jobs],
+                "slot": [True for _ in jobs],
+                "slice": 0,
+                "now": None,
+            },
+        )
 
 
 @dataclass(slots=True)
@@ -277,6 +364,7 @@ class World:
         prev: uuid.UUID | None = None,
         group: int = 0,
         attempt: int = 1,
+        remaining: int | None = None,
         table: str = "chrono_timer",
     ) -> uuid.UUID:
         """Lay a timer; return the id of the run it is for."""
@@ -286,9 +374,10 @@ class World:
         self.observer.execute(
             f"""
             INSERT INTO {table} (due_at, scheduled_for, ref, job_id, prev, version,
-                revision, attempt_group, part, kind, attempt)
+                revision, attempt_group, part, kind, attempt, remaining)
             VALUES (to_timestamp(%s / 1000.0::float8),
-                to_timestamp(%s / 1000.0::float8), %s, %s, %s, %s, 1, %s, %s, %s, %s)
+                to_timestamp(%s / 1000.0::float8), %s, %s, %s, %s, 1, %s, %s, %s, %s,
+                %s)
             """,
             [
                 due,
@@ -301,6 +390,7 @@ class World:
                 job.part,
                 int(kind),
                 attempt,
+                remaining,
             ],
         )
         return run
@@ -340,6 +430,25 @@ class World:
                     "queue": job.queue,
                 },
             )
+        return made
+
+    def blocked(
+        self, job: Job, *scheduled_for: Millis, gate: Reason = Reason.OVERLAP
+    ) -> list[uuid.UUID]:
+        """Lay fired occurrences of a job behind a gate; return their runs."""
+        made = self.ready(job, *scheduled_for)
+        self.observer.execute(
+            """
+            WITH moved AS (
+                DELETE FROM chrono_ready WHERE run_id = ANY(%s) RETURNING *
+            )
+            INSERT INTO chrono_blocked (due_at, dispatched_at, run_id, job_id, tag,
+                fence, revision, tenant, part, priority, attempt, queue, gate, reason)
+            SELECT due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant,
+                part, priority, attempt, queue, %s, %s FROM moved
+            """,
+            [made, gate.label, int(gate)],
+        )
         return made
 
     def moments(self, count: int, *, ago: Millis = 1_000) -> list[Millis]:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from chrono.rules.instants import parse_instant
+from chrono.rules.lint import findings
 from chrono.rules.preview import preview
+from chrono.rules.schedule import CronSchedule, FixedDelay
 
 AFTER = "2026-01-01T00:00:00Z"
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cron.md"
@@ -73,6 +75,33 @@ def test_an_interval_of_a_day_is_told_what_keeps_the_time_of_day():
     assert "`0 8 * * *` and a timezone" in daily["warnings"][0]["text"]
     kept = preview("0 8 * * *", after=after, timezone="America/New_York", count=1)
     assert kept["fires"] == ["2026-03-08T12:00:00Z"]
+
+
+def test_a_clock_change_is_told_only_between_the_start_and_the_end():
+    after = parse_instant("2026-01-01T00:00:00Z")
+
+    def codes(**bounds):
+        schedule = CronSchedule("30 2 * * *", timezone="America/New_York", **bounds)
+        return [one.code for one in findings(schedule, after)]
+
+    assert codes() == ["dst-gap"]
+    assert codes(ends_at=parse_instant("2026-03-08T06:59:59Z")) == []
+    assert codes(ends_at=parse_instant("2026-03-08T07:00:00Z")) == ["dst-gap"]
+    assert codes(starts_at=parse_instant("2026-03-09T00:00:00Z")) == ["dst-gap"]
+    [told] = findings(
+        CronSchedule(
+            "30 2 * * *",
+            timezone="America/New_York",
+            starts_at=parse_instant("2026-03-09T00:00:00Z"),
+        ),
+        after,
+    )
+    assert told.text.startswith("2027-03-14")
+
+
+def test_of_a_fixed_delay_it_is_told_that_only_one_run_can_be():
+    [told] = findings(FixedDelay(delay=60_000, anchor=0), 0)
+    assert told.code == "fixed-delay"
 
 
 def test_the_document_lists_every_code():

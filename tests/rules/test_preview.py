@@ -11,7 +11,7 @@ from django.core.management import call_command
 
 from chrono.rules.instants import parse_instant
 from chrono.rules.preview import foresee, preview
-from chrono.rules.schedule import CronSchedule
+from chrono.rules.schedule import CronSchedule, FixedDelay
 
 AFTER = "2026-01-01T00:00:00Z"
 
@@ -143,3 +143,20 @@ def test_what_h_stands_for_is_an_example_until_there_is_a_job():
     assert [one.code for one in found.warnings] == ["hash-example"]
     settled = foresee(schedule, after=after, count=1, job_id=UUID(int=7))
     assert settled.warnings == ()
+
+
+def test_a_fixed_delay_shows_the_one_fire_that_can_be_told():
+    now = parse_instant("2026-01-01T00:00:00Z")
+    found = foresee(FixedDelay(delay=300_000, anchor=now), after=now, count=10)
+    assert [fire.at for fire in found.fires] == [now + 300_000]
+    later = FixedDelay(delay=300_000, anchor=now + 7)
+    assert [fire.at for fire in foresee(later, after=now, count=10).fires] == [now + 7]
+
+
+def test_fires_lie_between_the_start_and_the_end():
+    start, end = (parse_instant(f"2026-01-0{n}T09:00:00Z") for n in (3, 5))
+    bounded = CronSchedule("0 9 * * *", starts_at=start, ends_at=end)
+    found = foresee(bounded, after=0, count=10)
+    days = [start, start + 86_400_000, end]
+    assert [fire.at for fire in found.fires] == days
+    assert "from 2026-01-03T09:00:00Z on, until 2026-01-05T09:00:00Z" in found.text

@@ -6,7 +6,14 @@ from uuid import UUID
 import pytest
 
 from chrono.rules.instants import HOUR, SECOND
-from chrono.rules.schedule import CronSchedule, Interval, Once, resolve, validate
+from chrono.rules.schedule import (
+    CronSchedule,
+    FixedDelay,
+    Interval,
+    Once,
+    resolve,
+    validate,
+)
 from chrono.rules.words import describe
 from tests.architecture.sources import ROOT
 
@@ -72,6 +79,28 @@ def test_intervals_and_single_instants_in_words():
     assert describe(Interval(HOUR, 0)).startswith("Every hour, counted from ")
     assert describe(Interval(1500, 0)).startswith("Every 1500 milliseconds, ")
     assert describe(Once(HOUR)) == "Once, at 1970-01-01T01:00:00Z."
+
+
+def test_bounds_in_words():
+    assert (
+        describe(CronSchedule("30 9 * * *", starts_at=0, ends_at=HOUR))
+        == "At 09:30 every day, UTC, from 1970-01-01T00:00:00Z on, "
+        "until 1970-01-01T01:00:00Z."
+    )
+    assert (
+        describe(Interval(HOUR, 0, ends_at=HOUR))
+        == "Every hour, counted from 1970-01-01T00:00:00Z, until 1970-01-01T01:00:00Z."
+    )
+
+
+def test_a_fixed_delay_in_words():
+    assert (
+        describe(FixedDelay(90 * SECOND, 0))
+        == "Each 90 seconds after the end of the run before."
+    )
+    assert describe(FixedDelay(HOUR, 0, ends_at=HOUR)) == (
+        "Each hour after the end of the run before, until 1970-01-01T01:00:00Z."
+    )
 
 
 def accepted():

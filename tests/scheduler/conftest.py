@@ -11,12 +11,15 @@ import pytest
 from apps.jobs.commands import create_job
 from apps.jobs.definition import parse_definition
 from apps.runs import days
+from apps.runs import store as runs
+from apps.runs.store import Lease, Settlement
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_hot, connect_upkeep
 from apps.scheduler import store
 from apps.scheduler.dispatcher import Dispatcher
 from apps.timers import buckets
 from chrono.rules.instants import Millis, format_instant, parse_instant, to_millis
+from chrono.rules.keys import scheduled_for_of
 
 NOON: Millis = parse_instant("2027-03-01T12:00:00Z")
 
@@ -88,6 +91,79 @@ class Leader:
             [job],
         ).fetchall()
         return [to_millis(moment) for (moment,) in rows]
+
+    def ready(self, job: uuid.UUID) -> list[Millis]:
+        """Return the instants of a job's ready runs, in the order they came there."""
+        rows = self.conn.execute(
+            "SELECT run_id FROM chrono_ready WHERE job_id = %s ORDER BY dispatched_at",
+            [job],
+        ).fetchall()
+        return [scheduled_for_of(run) for (run,) in rows]
+
+    def blocked(self, job: uuid.UUID) -> list[tuple[Millis, str]]:
+        """Return (instant, gate) of a job's runs behind a gate, oldest first."""
+        rows = self.conn.execute(
+            "SELECT run_id, gate FROM chrono_blocked WHERE job_id = %s "
+            "ORDER BY due_at, run_id",
+            [job],
+        ).fetchall()
+        return [(scheduled_for_of(run), gate) for run, gate in rows]
+
+    def planned(self, job: uuid.UUID) -> list[tuple[Millis, int | None]]:
+        """Return (instant, runs left) of the timers of a job's schedule."""
+        rows = self.conn.execute(
+            "SELECT scheduled_for, remaining FROM chrono_timer "
+            "WHERE ref = %(job)s AND kind = 1 UNION ALL "
+            "SELECT scheduled_for, remaining FROM chrono_timer_far "
+            "WHERE ref = %(job)s AND kind = 1",
+            {"job": job},
+        ).fetchall()
+        return [(to_millis(moment), left) for moment, left in rows]
+
+    def ended(self, job: uuid.UUID) -> list[tuple[Millis, int, int | None]]:
+        """Return (instant, state, reason) of a job's runs in the history."""
+        rows = self.conn.execute(
+            "SELECT id, state, reason FROM chrono_run WHERE job_id = %s ORDER BY id",
+            [job],
+        ).fetchall()
+        return [(scheduled_for_of(run), state, reason) for run, state, reason in rows]
+
+    def claim(self, limit: int = 500) -> list[Lease]:
+        """Claim what is ready, as a worker of its own; earliest instant first."""
+        worker = uuid.uuid4()
+        runs.register_worker(
+            self.conn, worker=worker, host="t", pid=1, concurrency=1, queues=["default"]
+        )
+        leases = runs.claim_ready(
+            self.conn, queue="default", limit=limit, worker=worker
+        )
+        return sorted(leases, key=lambda lease: lease.run_id)
+
+    def settle(self, *leases: Lease, **outcome: Any) -> int:
+        """Settle leases, as successes unless told, now; return how many still held."""
+        done = [
+            Settlement(run_id=lease.run_id, token=lease.token, **outcome)
+            for lease in leases
+        ]
+        horizon = self.clock.moment + 24 * buckets.HOUR
+        held = runs.settle_if_leased(self.conn, done, horizon=horizon)
+        self.conn.execute(
+            "UPDATE chrono_run SET finished_at = to_timestamp(%s / 1000.0) "
+            "WHERE id = ANY(%s)",
+            [self.clock.moment, list(held)],
+        )
+        return len(held)
+
+    def succeed(self) -> int:
+        """Claim and settle all that is ready; return how many runs that was."""
+        return self.settle(*self.claim())
+
+    def begin_anew(self, **options: Any) -> None:
+        """Have another leader take over, which knows nothing of this one's memory."""
+        self.dispatcher = Dispatcher(self.conn, self.clock, **options)
+        self.dispatcher.adopt(
+            store.take_over(self.conn, parts=range(64), owner="another")
+        )
 
     def count(self, table: str) -> int:
         """Return how many rows a table has."""

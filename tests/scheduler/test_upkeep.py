@@ -15,6 +15,7 @@ from apps.timers.store import read_dispatch_state
 from chrono.rules.instants import Millis, to_millis
 from chrono.rules.lease import ALL_BEATEN_AFTER, SWEEP_EVERY
 from tests.support import pg
+from tests.support.seed import make_job, make_ready
 
 HOUR: Millis = 3_600_000
 
@@ -255,3 +256,30 @@ def test_the_log_names_who_keeps_our_sessions_waiting(
     caplog.clear()
     upkeep._name_blockers(conn)
     assert not caplog.records
+
+
+def test_jobs_are_watched_every_five_seconds_and_old_events_deleted(
+    conn: Connection, upkeep: Upkeep, clock: ManualClock
+) -> None:
+    upkeep.prepare()
+    job = make_job(conn, target={})
+    conn.execute('UPDATE chrono_job_revision SET policy = \'{"late_after": "1m"}\'')
+
+    def noted() -> int:
+        make_ready(conn, job, due_at=clock.moment - HOUR)
+        upkeep.step()
+        [(count,)] = conn.execute("SELECT count(*) FROM chrono_job_event").fetchall()
+        return int(count)
+
+    assert noted() == 1
+    clock.moment += 4_999
+    assert noted() == 1
+    clock.moment += 1
+    assert noted() == 3
+    conn.execute(
+        "UPDATE chrono_job_event SET at = at - interval '91 days' WHERE id < 3"
+    )
+    clock.moment += HOUR
+    conn.execute("TRUNCATE chrono_ready")
+    upkeep.step()
+    assert conn.execute("SELECT id FROM chrono_job_event").fetchall() == [(3,)]

@@ -8,7 +8,9 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import queue
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +36,8 @@ SETTINGS = {
     "track_commit_timestamp": "on",
 }
 TEMPLATE = "template"
+AHEAD = 2
+"""How many databases are made before a test asks for one."""
 _numbers = itertools.count(1)
 
 
@@ -48,6 +52,7 @@ class Databases:
 
     admin_url: str
     prefix: str
+    supply: "Supply" = dataclasses.field(default_factory=lambda: Supply())
 
     def url(self, name: str) -> str:
         return with_database(self.admin_url, f"{self.prefix}_{name}")
@@ -70,13 +75,65 @@ class Databases:
     @contextlib.contextmanager
     def clone(self) -> Iterator[str]:
         """Lend a fresh copy of the migrated template; give its address."""
-        name = f"t{next(_numbers)}"
-        yield self.create(name, template=TEMPLATE)
-        self.drop(name)
+        name = self.supply.take()
+        yield self.url(name)
+        self.supply.give_back(name)
 
     def _admin(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.admin_url, autocommit=True) as conn:
             conn.execute(statement)
+
+
+class Supply:
+    """Makes copies of the template ahead of the tests, and drops what they gave back.
+
+    A copy takes a tenth of a second, as long as many a test: a thread makes them on the
+    other core.
+    """
+
+    def __init__(self) -> None:
+        self._ready: queue.Queue[str | Exception] = queue.Queue()
+        self._wanted: queue.Queue[str | None] = queue.Queue()
+
+    def start(self, databases: Databases) -> None:
+        """Begin to make copies; the template is migrated."""
+        for _ in range(AHEAD):
+            self._wanted.put("")
+        threading.Thread(
+            target=self._work, args=(databases,), name="databases", daemon=True
+        ).start()
+
+    def stop(self, databases: Databases) -> None:
+        """Make no more, and drop what nobody took."""
+        self._wanted.put(None)
+        while isinstance(name := self._ready.get(timeout=60), str) and name:
+            databases.drop(name)
+
+    def take(self) -> str:
+        """Return the name of a fresh copy."""
+        self._wanted.put("")
+        name = self._ready.get(timeout=60)
+        if isinstance(name, Exception):
+            raise name
+        return name
+
+    def give_back(self, name: str) -> None:
+        """Drop a copy, some time later."""
+        self._wanted.put(name)
+
+    def _work(self, databases: Databases) -> None:
+        while (name := self._wanted.get()) is not None:
+            try:
+                if name:
+                    databases.drop(name)
+                    continue
+                fresh = f"t{next(_numbers)}"
+                databases.create(fresh, template=TEMPLATE)
+            except psycopg.Error as error:
+                self._ready.put(error)
+            else:
+                self._ready.put(fresh)
+        self._ready.put("")
 
 
 @contextlib.contextmanager
@@ -99,6 +156,8 @@ def session_databases(given_url: str | None) -> Iterator[Databases]:
         stack.callback(databases.drop, TEMPLATE)
         with default_connection(databases.create(TEMPLATE)):
             call_command("migrate", verbosity=0)
+        databases.supply.start(databases)
+        stack.callback(databases.supply.stop, databases)
         yield databases
 
 

@@ -94,3 +94,96 @@ def make_ready(
         [job.id, fence, job.part, priority, attempt, job.queue, instants, runs],
     )
     return runs
+
+
+def make_skip(
+    conn: Connection,
+    job: SeededJob,
+    at: Millis,
+    *,
+    reason: int,
+    count: int = 1,
+    last: Millis | None = None,
+    group: int = 0,
+) -> None:
+    """Write a skipped occurrence of a job, or a stretch of them, into the ledger."""
+    conn.execute(
+        """
+        INSERT INTO chrono_occurrence (scheduled_for, job_id, run_id, fence, version,
+            revision, attempt_group, part, outcome, kind, reason, occurrences,
+            last_scheduled_for)
+        VALUES (to_timestamp(%s / 1000.0), %s, %s, 0, 1, 1, %s, %s, 2, 1, %s,
+            nullif(%s, 1), to_timestamp(%s / 1000.0))
+        """,
+        [
+            at,
+            job.id,
+            run_id(job.id, at, group, job.part),
+            group,
+            job.part,
+            reason,
+            count,
+            last,
+        ],
+    )
+
+
+def make_ended(
+    conn: Connection,
+    job: SeededJob,
+    at: Millis,
+    *,
+    state: int = 1,
+    ended: Millis | None = None,
+    error: str = "it broke",
+    group: int = 0,
+    table: str = "chrono_run",
+) -> uuid.UUID:
+    """Write a fired run that is over, a dead one with its dead letter; return its id.
+
+    It ended a second after its instant unless told.
+    """
+    run = run_id(job.id, at, group, job.part)
+    values = {
+        "at": at,
+        "job": job.id,
+        "run": run,
+        "group": group,
+        "part": job.part,
+        "state": state,
+        "reason": None if state == 1 else 16,
+        "ended": at + 1_000 if ended is None else ended,
+        "queue": job.queue,
+        "errors": Jsonb([{"attempt": 1, "error": error}]),
+    }
+    conn.execute(
+        """
+        INSERT INTO chrono_occurrence (scheduled_for, job_id, run_id, fence, version,
+            revision, attempt_group, part, outcome, kind)
+        VALUES (to_timestamp(%(at)s / 1000.0), %(job)s, %(run)s, 1, 1, 1, %(group)s,
+            %(part)s, 1, 1)
+        """,
+        values,
+    )
+    conn.execute(
+        f"""
+        INSERT INTO {table} (due_at, dispatched_at, started_at, finished_at, id,
+            job_id, fence, revision, tenant, part, state, reason, priority, attempt,
+            queue)
+        VALUES (to_timestamp(%(at)s / 1000.0), to_timestamp(%(at)s / 1000.0),
+            to_timestamp(%(at)s / 1000.0), to_timestamp(%(ended)s / 1000.0), %(run)s,
+            %(job)s, 1, 1, 1, %(part)s, %(state)s, %(reason)s, 2, 1, %(queue)s)
+        """,
+        values,
+    )
+    if state == 3:
+        conn.execute(
+            """
+            INSERT INTO chrono_dead_letter (run_id, part, tenant, job_id, revision,
+                queue, reason, attempt, died_at, errors)
+            VALUES (%(run)s, %(part)s, 1, %(job)s, 1, %(queue)s, 16, 1,
+                to_timestamp(%(ended)s / 1000.0), %(errors)s)
+            """,
+            values,
+        )
+    return run

@@ -4,7 +4,9 @@
 -- chrono_job_key
 --
 -- What a filter leaves out is looked at, too: of that, `look` jobs at most. Whether a
--- single instant is over is told from its text, so that no row can make the list fail.
+-- single instant or an end is over is told from its text, so that no row can make the
+-- list fail. What is over by its end alone counts as ended once its jitter has passed,
+-- though something may be undecided; that the runs are used up no row here says.
 -- Tenant and id are compared and ordered as a row, which is the index's own order. Asked
 -- for one tenant's ids, the planner may walk down the primary key through everybody's.
 WITH looked AS (
@@ -37,9 +39,10 @@ SELECT j.id, j.tenant, j.part, j.key, j.name, j.tags, j.version, j.revision,
     floor(extract(epoch FROM j.activated_at) * 1000)::bigint,
     floor(extract(epoch FROM j.created_at) * 1000)::bigint,
     floor(extract(epoch FROM j.updated_at) * 1000)::bigint,
-    floor(extract(epoch FROM j.deleted_at) * 1000)::bigint, r.schedule::text,
+    floor(extract(epoch FROM j.deleted_at) * 1000)::bigint, j.remaining_runs,
+    r.schedule::text,
     r.jitter_window, r.overlap_policy, r.queue, r.priority, r.target::text,
-    NULL::text, r.retry_policy::text
+    NULL::text, r.retry_policy::text, r.policy::text
 FROM looked j
 CROSS JOIN LATERAL (
     SELECT * FROM chrono_job_revision
@@ -49,6 +52,13 @@ WHERE (
         %(states)s::text[] IS NULL OR CASE
             WHEN j.deleted_at IS NOT NULL THEN 'deleted'
             WHEN j.paused THEN 'paused'
+            WHEN rtrim(r.schedule ->> 'ends_at', 'Z') COLLATE "C" <= to_char(
+                greatest(
+                    j.activated_at,
+                    clock_timestamp() - r.jitter_window * interval '1 millisecond'
+                ) AT TIME ZONE 'UTC',
+                'YYYY-MM-DD"T"HH24:MI:SS.MS'
+            ) THEN 'ended'
             WHEN r.schedule ->> 'run_at' IS NULL THEN 'active'
             WHEN rtrim(r.schedule ->> 'run_at', 'Z') COLLATE "C" > to_char(
                 clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS'
@@ -81,7 +91,7 @@ WHERE (
                 E'\n', j.key, j.name, array_to_string(j.tags, E'\n'),
                 r.target ->> 'name', r.target ->> 'url',
                 r.schedule ->> 'cron', r.schedule ->> 'written',
-                r.schedule ->> 'interval'
+                r.schedule ->> 'interval', r.schedule ->> 'fixed_delay'
             )),
             lower(%(words)s::text)
         ) > 0

@@ -7,9 +7,10 @@ SELECT j.id, j.tenant, j.part, j.key, j.name, j.tags, j.version, j.revision,
     floor(extract(epoch FROM j.activated_at) * 1000)::bigint,
     floor(extract(epoch FROM j.created_at) * 1000)::bigint,
     floor(extract(epoch FROM j.updated_at) * 1000)::bigint,
-    floor(extract(epoch FROM j.deleted_at) * 1000)::bigint, r.schedule::text,
+    floor(extract(epoch FROM j.deleted_at) * 1000)::bigint, j.remaining_runs,
+    r.schedule::text,
     r.jitter_window, r.overlap_policy, r.queue, r.priority, r.target::text,
-    r.payload::text, r.retry_policy::text
+    r.payload::text, r.retry_policy::text, r.policy::text
 FROM chrono_job j
 JOIN chrono_job_revision r ON r.job_id = j.id AND r.revision = j.revision
 WHERE j.id = ANY(%(jobs)s::uuid[])

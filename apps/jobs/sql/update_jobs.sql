@@ -13,6 +13,7 @@ SET name = d.name, tags = string_to_array(d.tags, ' '), version = d.version,
         nullif(d.paused_until, 0) / 1000.0::float8)::timestamptz(3),
     paused_by = d.paused_by,
     updated_at = to_timestamp(%(now)s::bigint / 1000.0::float8),
+    remaining_runs = d.remaining_runs,
     deleted_at = CASE
         WHEN d.deleted THEN to_timestamp(%(now)s::bigint / 1000.0::float8)
     END
@@ -20,9 +21,10 @@ FROM unnest(
     %(ids)s::uuid[], %(names)s::text[], %(tags)s::text[], %(versions)s::integer[],
     %(revisions)s::integer[], %(epochs)s::bigint[], %(activated_at)s::bigint[],
     %(paused)s::boolean[], %(pause_notes)s::text[], %(paused_until)s::bigint[],
-    %(paused_by)s::text[], %(deleted)s::boolean[]
+    %(paused_by)s::text[], %(deleted)s::boolean[],
+    %(remaining_runs)s::integer[]
 ) AS d (
     id, name, tags, version, revision, epoch, activated_at, paused, pause_note,
-    paused_until, paused_by, deleted
+    paused_until, paused_by, deleted, remaining_runs
 )
 WHERE j.id = d.id

@@ -2,6 +2,9 @@
 -- writes: lease
 -- moves: nothing
 -- index: chrono_lease_pkey
-UPDATE chrono_lease SET cancel = true
+--
+-- The first reason stays.
+UPDATE chrono_lease SET cancel = true,
+    cancel_reason = CASE WHEN cancel THEN cancel_reason ELSE %(reason)s::smallint END
 WHERE run_id = %(run)s::uuid AND part = %(part)s::smallint
 RETURNING run_id

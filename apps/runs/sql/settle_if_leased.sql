@@ -16,8 +16,8 @@ WITH freed AS MATERIALIZED (
 ), odd AS MATERIALIZED (
     SELECT f.*, d.error, d.result, d.spent,
         CASE WHEN f.cancel AND d.state <> 1 THEN 4 ELSE d.state END AS state,
-        CASE WHEN f.cancel AND d.state <> 1 THEN 18 ELSE nullif(d.reason, 0) END
-            AS reason,
+        CASE WHEN f.cancel AND d.state <> 1 THEN coalesce(f.cancel_reason, 18)
+            ELSE nullif(d.reason, 0) END AS reason,
         greatest(to_timestamp(d.due / 1000.0::float8), date_trunc(
             'milliseconds', clock_timestamp())) AS retry_at,
         to_timestamp((

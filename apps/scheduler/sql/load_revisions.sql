@@ -2,6 +2,6 @@
 -- writes: nothing
 -- index: chrono_job_revision_key
 SELECT r.job_id, r.revision, r.schedule, r.jitter_window, r.overlap_policy, r.queue,
-    r.priority
+    r.priority, r.policy
 FROM unnest(%(jobs)s::uuid[], %(revisions)s::integer[]) AS w (job_id, revision)
 JOIN chrono_job_revision r ON r.job_id = w.job_id AND r.revision = w.revision

@@ -126,6 +126,10 @@ class HttpCall:
             "Chrono-Attempt": str(lease.attempt),
             "Chrono-Scheduled-For": format_instant(scheduled_for_of(lease.run_id)),
         }
+        if execution.missed is not None:
+            headers["Chrono-Missed-From"] = format_instant(execution.missed.first)
+            headers["Chrono-Missed-To"] = format_instant(execution.missed.last)
+            headers["Chrono-Missed-Count"] = str(execution.missed.count)
         if self.key is not None:
             now = self.clock.now() // 1000
             headers["webhook-id"] = run

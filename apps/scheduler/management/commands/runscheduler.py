@@ -21,6 +21,7 @@ class Command(BaseCommand):
         scheduler = Scheduler(
             settings.CHRONO_DIRECT_DATABASE_URL,
             clock_shift=int(settings.CHRONO_CLOCK_SHIFT * 1000),
+            catchup_rate=settings.CHRONO_CATCHUP_RATE,
         )
         scheduler.waiter.stop_on_signals()
         try:

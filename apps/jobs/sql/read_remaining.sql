@@ -1,0 +1,17 @@
+-- Tell how many runs are left to jobs that have a number of them, by their plan in force.
+-- writes: nothing
+-- index: chrono_timer_key and chrono_timer_far's (part, due_at, ref, kind, version)
+--
+-- A schedule's timer is not indexed by its job, so this reads its partition's: few jobs
+-- are counted, and only when somebody edits them or looks at one.
+SELECT w.job_id, coalesce((
+    SELECT t.remaining FROM chrono_timer t
+    WHERE t.part = w.part AND t.ref = w.job_id AND t.kind = 1 AND t.version = w.version
+    LIMIT 1
+), (
+    SELECT t.remaining FROM chrono_timer_far t
+    WHERE t.part = w.part AND t.ref = w.job_id AND t.kind = 1 AND t.version = w.version
+    LIMIT 1
+))
+FROM unnest(%(parts)s::smallint[], %(jobs)s::uuid[], %(versions)s::integer[])
+    AS w (part, job_id, version)

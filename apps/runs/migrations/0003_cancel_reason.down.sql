@@ -1,0 +1,1 @@
+ALTER TABLE chrono_lease DROP COLUMN cancel_reason;

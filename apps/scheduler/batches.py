@@ -1,0 +1,80 @@
+"""What the fenced statements have in common: guards, tags, next due instants."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.scheduler.cache import Entry
+from apps.scheduler.store import Term
+from chrono.rules import fairness
+from chrono.rules.buckets import bucket_start
+from chrono.rules.instants import Millis
+
+FAR = "chrono_timer_far"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What a round of firing goes by."""
+
+    now: Millis
+    override: Millis | None
+    """The instant that stands for the database's clock in tests, else None."""
+    slice: int
+    horizon: Millis
+    loaded_until: Millis
+
+
+@dataclass(slots=True, kw_only=True)
+class Fired:
+    """What a round of firing came to."""
+
+    readied: int = 0
+    queues: set[str] = field(default_factory=set)
+    waiting: bool = False
+    """Whether runs were put behind a gate."""
+    stale: set[int] = field(default_factory=set)
+    """Partitions that refused: their epoch or term has moved."""
+
+
+class Tags:
+    """Each tenant's last fair tag."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def draw(self, tenant: int, now: Millis) -> int:
+        """Return a tenant's next tag."""
+        tag = fairness.tag(now, self._last.get(tenant, 0), 1.0)
+        self._last[tenant] = tag
+        return tag
+
+
+def guards(terms: Iterable[Term]) -> dict[str, Any]:
+    """Return the parameters by which a statement asks whether partitions are held."""
+    ordered = sorted(terms, key=lambda term: term.part)
+    return {
+        "parts": [term.part for term in ordered],
+        "fences": [term.fence for term in ordered],
+        "terms": [term.term for term in ordered],
+        "epochs": [term.epoch for term in ordered],
+    }
+
+
+def by_bucket(entries: Iterable[Entry]) -> Mapping[str, list[Entry]]:
+    """Return the entries by the table that holds their timer."""
+    buckets: defaultdict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        buckets[entry.bucket].append(entry)
+    return buckets
+
+
+def next_due(entry: Entry, following: Millis | None, now: Millis) -> Millis:
+    """Return when the next timer is due, 0 where there is none.
+
+    Never in an hour whose bucket may be gone, and never by a key used before.
+    """
+    if following is None:
+        return 0
+    return max(following + entry.definition.offset, bucket_start(now), entry.due + 1)

@@ -1,0 +1,46 @@
+-- Let the first waiting runs of some jobs in: from behind their gate to the workers.
+-- writes: blocked ready slot
+-- moves: blocked -> ready
+-- locks: partition rows in id order FOR SHARE, then blocked rows
+-- index: chrono_blocked_order (gate, part, job_id, due_at)
+--
+-- Guard as in fire_if_held: a leader that is none any more lets nobody in.
+WITH locked AS MATERIALIZED (
+    SELECT id, fence, term, epoch FROM chrono_partition
+    WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
+), held AS MATERIALIZED (
+    SELECT id, fence FROM locked WHERE (id, fence, term, epoch) IN (
+        SELECT g.id, g.fence, g.term, g.epoch FROM unnest(
+            %(parts)s::smallint[], %(fences)s::bigint[],
+            %(terms)s::uuid[], %(epochs)s::bigint[]
+        ) AS g (id, fence, term, epoch)
+    )
+), first AS MATERIALIZED (
+    SELECT w.slot, h.fence AS held_fence, b.* FROM unnest(
+        %(part)s::smallint[], %(job)s::uuid[], %(count)s::integer[], %(slot)s::boolean[]
+    ) AS w (part, job, count, slot)
+    JOIN held h ON h.id = w.part
+    CROSS JOIN LATERAL (
+        SELECT b.ctid AS tid, b.* FROM chrono_blocked b
+        WHERE b.gate = %(gate)s::text AND b.part = w.part AND b.job_id = w.job
+            AND b.due_at <= coalesce(
+                to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp())
+        ORDER BY b.due_at, b.run_id LIMIT w.count
+        FOR UPDATE SKIP LOCKED
+    ) b
+), moved AS (
+    DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(SELECT tid FROM first))
+), counted AS (
+    INSERT INTO chrono_slot (part, job_id, run_id)
+    SELECT part, job_id, run_id FROM first WHERE slot
+    ON CONFLICT DO NOTHING
+), readied AS (
+    INSERT INTO chrono_ready (
+        due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part,
+        priority, attempt, slice, queue
+    )
+    SELECT due_at, clock_timestamp(), run_id, job_id, tag, held_fence, revision, tenant,
+        part, priority, attempt, %(slice)s::smallint, queue
+    FROM first
+)
+SELECT (SELECT array_agg(id) FROM held), (SELECT array_agg(queue) FROM first)

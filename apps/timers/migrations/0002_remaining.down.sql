@@ -1,0 +1,2 @@
+ALTER TABLE chrono_timer DROP COLUMN remaining;
+ALTER TABLE chrono_timer_far DROP COLUMN remaining;

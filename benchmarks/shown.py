@@ -1,0 +1,43 @@
+"""How figures are printed: tables with one line a measurement, and gates."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+type Gate = tuple[str, bool]
+"""A bar in words, and whether it was reached."""
+
+
+def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as an aligned table; ``columns`` gives each key its heading.
+
+    What a row does not have is a dash.
+    """
+    lines = [list(columns.values())]
+    lines += [[_cell(row.get(key)) for key in columns] for row in rows]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+
+
+def conclude(gates: Sequence[Gate], figures: Mapping[str, Any]) -> int:
+    """Print the gates, then all figures as one line of JSON; return the exit code."""
+    for words, passed in gates:
+        print(f"{'PASS' if passed else 'MISS'}  {words}")
+    missed = [words for words, passed in gates if not passed]
+    print(json.dumps({"gates_missed": missed, **figures}))
+    return 1 if missed else 0
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case float():
+            return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)

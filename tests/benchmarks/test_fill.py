@@ -1,0 +1,83 @@
+"""What is written in bulk is what the product would have written."""
+
+from apps.runtime.clock import ManualClock
+from apps.runtime.sessions import connect_hot, connect_leader
+from apps.scheduler import store
+from apps.scheduler.dispatcher import Dispatcher
+from benchmarks.fill import fill, plan_due
+from benchmarks.rig import now_ms, seed
+from chrono.rules import jitter
+from chrono.rules.instants import MINUTE, SECOND, format_instant, to_millis
+from chrono.rules.partitions import partition_of
+
+PENDING, DUE, TOGETHER = 1_000, 100, 50
+
+
+def test_filled_jobs_fire_again_and_again_and_the_others_wait(database, connect):
+    conn = connect()
+    filled = fill(database, pending=PENDING, due=DUE)
+    for round_ in range(2):
+        at = now_ms(conn) + round_ * MINUTE
+        plan_due(conn, filled, at=at, together=TOGETHER, gap=SECOND)
+        assert count_timers(conn) == PENDING
+        assert fired_by(database, at=at, steps=DUE // TOGETHER) == [TOGETHER] * 2
+        assert count_timers(conn) == PENDING
+        [(first, last)] = conn.execute(
+            "SELECT min(t.due_at), max(t.due_at) FROM chrono_timer t "
+            "JOIN bench_due d ON d.id = t.ref"
+        ).fetchall()
+        assert filled.following <= to_millis(first) <= to_millis(last)
+        assert to_millis(last) < filled.following + 60 * MINUTE
+
+
+def test_filled_timers_lie_where_leaders_look_for_them(database, connect):
+    conn = connect()
+    fill(database, pending=PENDING, due=DUE)
+    for table, later in (("chrono_timer", False), ("chrono_timer_far", True)):
+        rows = conn.execute(
+            f"SELECT ref, part, due_at >= horizon FROM {table}, chrono_dispatch_state"
+        ).fetchall()
+        assert len(rows) > PENDING / 3
+        assert all(part == partition_of(ref) for ref, part, _ in rows)
+        # Rounded to a millisecond, one may lie on the near side.
+        assert sum(beyond is not later for _, _, beyond in rows) <= 1
+
+
+def test_seeded_timers_are_due_by_their_jitter(database, connect):
+    conn = connect()
+    filled = fill(database, pending=PENDING, due=DUE)  # For the hours' tables.
+    at = filled.following
+    schedule = {"interval": "1m", "starts_at": format_instant(at)}
+    jobs = seed(
+        conn, [at] * 20, [schedule] * 20, overlap="skip", jitter_window=30 * SECOND
+    )
+    rows = conn.execute(
+        "SELECT ref, due_at, scheduled_for FROM chrono_timer WHERE ref = ANY(%s)",
+        [jobs],
+    ).fetchall()
+    assert {ref: to_millis(due) for ref, due, _ in rows} == {
+        job: at + jitter.offset(job, 30 * SECOND) for job in jobs
+    }
+    assert {to_millis(scheduled) for _, _, scheduled in rows} == {at}
+
+
+def count_timers(conn) -> int:
+    [(count,)] = conn.execute(
+        "SELECT (SELECT count(*) FROM chrono_timer) "
+        "+ (SELECT count(*) FROM chrono_timer_far)"
+    ).fetchall()
+    return count
+
+
+def fired_by(url: str, *, at: int, steps: int) -> list[int]:
+    """Return how many runs a new leader makes ready at each second from ``at`` on."""
+    clock = ManualClock(at - SECOND)
+    with connect_hot(url, name="test") as hot, connect_leader(url, name="l") as leader:
+        dispatcher = Dispatcher(hot, clock)
+        dispatcher.adopt(store.take_over(leader, parts=range(64), owner="test"))
+        assert dispatcher.step().readied == 0
+        readied = []
+        for _ in range(steps):
+            clock.moment += SECOND
+            readied.append(dispatcher.step().readied)
+        return readied

@@ -1,0 +1,77 @@
+"""A benchmark that can't fail says nothing: bars, ledgers and tables."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from benchmarks import catchup, herd, scale, shown
+from benchmarks.tasks import FOLDER, _ledger, noted, read_ledgers
+from chrono.rules.instants import from_millis
+from chrono.tasks import Context
+
+CALM = {"lost": 0, "doubled": 0}
+BESIDE = {"backlog": "x", "rate": 50.0, "start_lag_p99_ms": 999.9, "unaccounted": 0}
+
+
+def missed(gates: list[shown.Gate]) -> list[str]:
+    return [words for words, passed in gates if not passed]
+
+
+def test_a_herd_passes_where_every_run_came_once_and_live_runs_in_time():
+    assert missed(herd.verdict([CALM, CALM], [BESIDE])) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "beside", "named"),
+    [
+        ({**CALM, "lost": 1}, BESIDE, "1 lost, 0 doubled"),
+        ({**CALM, "doubled": 2}, BESIDE, "0 lost, 2 doubled"),
+        (CALM, {**BESIDE, "start_lag_p99_ms": 1_000.0}, "live p99 1000.0 ms"),
+        (CALM, {**BESIDE, "start_lag_p99_ms": None}, "live p99 None ms"),
+        (CALM, {**BESIDE, "unaccounted": 3}, "3 missed runs"),
+    ],
+)
+def test_a_herd_misses(row, beside, named):
+    [words] = missed(herd.verdict([CALM, row], [beside]))
+    assert named in words
+
+
+@pytest.mark.parametrize(("cost", "cpu", "misses"), [(1.3, 1.3, 0), (1.31, 1.4, 2)])
+def test_the_largest_may_cost_a_little_more(cost, cpu, misses):
+    first = {"pending": 10, "cost_ratio": 1.0, "cpu_ratio": 1.0}
+    last = {"pending": 1_000, "cost_ratio": cost, "cpu_ratio": cpu}
+    assert len(missed(scale.verdict([first, last]))) == misses
+
+
+def test_a_live_run_that_is_not_there_is_later_than_all_others():
+    lags = [float(n) for n in range(98)]
+    assert catchup._percentiles(lags, 98)["start_lag_p99_ms"] == 97.0
+    figures = catchup._percentiles(lags, 100)
+    assert figures == {"start_lag_p50_ms": 50.0, "start_lag_p99_ms": None}
+
+
+def test_the_ledger_counts_each_execution(tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    _ledger.cache_clear()
+    once, twice = uuid.uuid4(), uuid.uuid4()
+    for run in (once, twice, twice):
+        asyncio.run(noted(None, context_of(run)))
+    seen = read_ledgers(tmp_path)
+    assert (seen[once.bytes], seen[twice.bytes], seen[uuid.uuid4().bytes]) == (1, 2, 0)
+
+
+def context_of(run: uuid.UUID) -> Context:
+    return Context(
+        run_id=str(run),
+        key=str(run),
+        job_id=str(uuid.uuid4()),
+        attempt=1,
+        scheduled_for=from_millis(0),
+        fence=1,
+    )
+
+
+def test_tables_are_aligned_and_show_what_is_missing():
+    text = shown.table({"a": "A", "b": "long"}, [{"a": 1_000, "b": 0.5}, {"a": "x"}])
+    assert text.splitlines() == ["    A  long", "1,000  0.50", "    x     -"]

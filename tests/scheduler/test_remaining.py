@@ -1,0 +1,129 @@
+"""A number of runs: so many of the schedule, and then no timer any more."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from apps.jobs.manual import run_now
+from chrono.rules.instants import HOUR, MINUTE, SECOND, format_instant
+from chrono.rules.partitions import partition_of
+from chrono.rules.states import Outcome, Reason
+from tests.scheduler.conftest import NOON, Leader
+
+
+def few(leader: Leader, runs: int, **fields: Any) -> uuid.UUID:
+    """Create a job of every ten seconds that runs so often."""
+    fields = {"interval": "10s", "overlap_policy": "allow_all", **fields}
+    return leader.create("few", remaining_runs=runs, **fields)
+
+
+def test_each_run_takes_one_off_and_the_last_leaves_no_timer(leader: Leader) -> None:
+    job = few(leader, 3)
+    for left in (3, 2, 1):
+        n = 4 - left
+        assert leader.planned(job) == [(NOON + n * 10 * SECOND, left)]
+        leader.run_to(NOON + n * 10 * SECOND)
+    assert leader.planned(job) == []
+    leader.run_to(NOON + 2 * MINUTE)
+    assert leader.fired(job) == [NOON + n * 10 * SECOND for n in (1, 2, 3)]
+    assert len(leader.ledger(job)) == 3
+
+
+def test_a_single_run_is_the_last(leader: Leader) -> None:
+    job = few(leader, 1)
+    leader.run_to(NOON + MINUTE)
+    assert leader.fired(job) == [NOON + 10 * SECOND]
+
+
+def test_what_is_skipped_takes_nothing_off(leader: Leader) -> None:
+    job = few(leader, 2, overlap_policy="skip")
+    leader.run_to(NOON + 30 * SECOND)
+    assert leader.planned(job) == [(NOON + 40 * SECOND, 1)]
+    leader.succeed()
+    leader.run_to(NOON + MINUTE)
+    assert leader.fired(job) == [NOON + 10 * SECOND, NOON + 40 * SECOND]
+    assert leader.planned(job) == []
+
+
+def test_a_run_that_waits_for_a_place_has_taken_one_off(leader: Leader) -> None:
+    job = few(leader, 3, overlap_policy="buffer_all")
+    leader.run_to(NOON + MINUTE)
+    assert len(leader.blocked(job)) == 2
+    assert leader.planned(job) == []
+
+
+def test_a_manual_run_takes_nothing_off(leader: Leader) -> None:
+    job = few(leader, 2)
+    run_now(job, now=leader.clock.moment)
+    leader.run_to(NOON + SECOND)
+    assert leader.planned(job) == [(NOON + 10 * SECOND, 2)]
+
+
+def test_of_a_fixed_delay_a_timer_that_only_moves_takes_nothing_off(
+    leader: Leader,
+) -> None:
+    start = NOON + SECOND
+    job = few(
+        leader,
+        2,
+        interval=None,
+        fixed_delay="10s",
+        starts_at=format_instant(start),
+        overlap_policy="skip",
+    )
+    leader.run_to(NOON + MINUTE)
+    assert [left for _, left in leader.planned(job)] == [1]
+    leader.succeed()
+    leader.run_to(NOON + 2 * MINUTE)
+    assert leader.fired(job) == [start, NOON + MINUTE + 10 * SECOND]
+    assert leader.planned(job) == []
+
+
+def test_another_leader_knows_how_many_are_left(leader: Leader) -> None:
+    job = few(leader, 3)
+    for n in range(1, 7):
+        leader.begin_anew()
+        leader.run_to(NOON + n * 10 * SECOND)
+    assert len(leader.fired(job)) == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "runs", "fired", "left"),
+    [
+        ("run_all", 2, (10, 20), None),
+        ("run_all", 6, (10, 20, 30, 40, 50, 60), None),
+        ("run_all", 7, (10, 20, 30, 40, 50, 60), 1),
+        ("run_once", 1, (60,), None),
+        ("run_once", 3, (60,), 2),
+        ("skip", 3, (), 3),
+    ],
+)
+def test_missed_ones_use_up_what_is_left_oldest_first(
+    leader: Leader, policy: str, runs: int, fired: tuple[int, ...], left: int | None
+) -> None:
+    job = few(leader, runs, interval="10m", catchup_policy=policy)
+    leader.clock.moment = NOON + HOUR + 5 * MINUTE
+    leader.step()
+    assert leader.fired(job) == [NOON + n * MINUTE for n in fired]
+    planned = [] if left is None else [(NOON + HOUR + 10 * MINUTE, left)]
+    assert leader.planned(job) == planned
+    leader.run_to(NOON + 2 * HOUR, every=5 * MINUTE)
+    rest = (left or 0) if left is None or left < 5 else 5
+    assert len(leader.fired(job)) == len(fired) + rest
+
+
+def test_what_ran_already_takes_nothing_off_again(leader: Leader) -> None:
+    job = few(leader, 3, interval="10m", catchup_policy="run_all")
+    leader.conn.execute(
+        "INSERT INTO chrono_occurrence (scheduled_for, job_id, run_id, fence, version, "
+        "revision, part, outcome, kind, reason) VALUES (to_timestamp(%s / 1000.0), %s, "
+        "gen_random_uuid(), 0, 1, 1, %s, 2, 1, %s)",
+        [NOON + 10 * MINUTE, job, partition_of(job), Reason.OPERATOR],
+    )
+    leader.clock.moment = NOON + 22 * MINUTE
+    leader.step()
+    assert [row[1] for row in leader.ledger(job)] == [Outcome.SKIPPED, Outcome.FIRED]
+    assert leader.planned(job) == [(NOON + 30 * MINUTE, 2)]
+    leader.run_to(NOON + HOUR, every=MINUTE)
+    assert len(leader.fired(job)) == 3
