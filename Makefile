@@ -6,11 +6,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi readme fuzz-api smoke failover faults-web bench bench-quick bench-api \
-	bench-herd bench-scale
+	openapi readme fuzz-api smoke failover faults-scheduler faults-web bench \
+	bench-quick bench-api bench-herd bench-scale
 
 help: ## Print this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make .venv and install what is needed; quick when nothing changed
 	@sh dev/setup.sh
@@ -58,6 +58,9 @@ smoke: setup ## Run the whole stack against an oracle and a ledger
 
 failover: setup ## Kill, stop and depose leaders under load
 	@$(PY) -m tests.rigs.failover $(ARGS)
+
+faults-scheduler: setup ## Strike schedulers, their servers, networks and clocks
+	@$(PY) -m tests.rigs.faults_scheduler --seeds $(or $(SEEDS),1) $(ARGS)
 
 faults-web: setup ## Kill processes of the web in the middle of requests
 	@$(PY) -m tests.rigs.web_kill $(ARGS)

@@ -5,13 +5,16 @@ is lost or doubled is counted besides.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.rigs.ledger import Effect, Millis
 from tests.rigs.tables import SUCCESS, Decision, Run
 
 SHOWN = 20
+
+type Lost = tuple[str, int]
+"""A run's key and the number of an attempt."""
 
 
 @dataclass(slots=True)
@@ -94,10 +97,13 @@ def check_runs(
     runs: Sequence[Run],
     effects: Sequence[Effect],
     states: Mapping[str, int],
+    lost: Collection[Lost] = frozenset(),
 ) -> None:
     """Each fired occurrence has one run in its job's state, and its effects once.
 
-    ``states`` names the final state of the jobs that do not simply succeed.
+    ``states`` names the final state of the jobs that do not simply succeed. Of the
+    attempts in ``lost``, which ended with their worker, nobody knows what they did:
+    each had its effect once or not at all.
     """
     by_id = {str(run.id): run for run in runs}
     by_key: defaultdict[str, list[Effect]] = defaultdict(list)
@@ -119,7 +125,7 @@ def check_runs(
         findings.require(
             run.state == wanted, f"{where} ended in state {run.state}, not {wanted}"
         )
-        _check_effects(findings, decision, run, by_key.pop(key, []))
+        _check_effects(findings, decision, run, by_key.pop(key, []), lost)
     for key, times in fired.items():
         if times > 1:
             findings.double(f"the run {key} was fired {times} times")
@@ -130,20 +136,27 @@ def check_runs(
 
 
 def _check_effects(
-    findings: Findings, decision: Decision, run: Run, effects: Sequence[Effect]
+    findings: Findings,
+    decision: Decision,
+    run: Run,
+    effects: Sequence[Effect],
+    lost: Collection[Lost],
 ) -> None:
     where = f"{decision.job} at {decision.scheduled_for}"
     wanted = int(run.state == SUCCESS)
-    succeeded = sum(effect.succeeded for effect in effects)
-    if succeeded < wanted or not effects:
+    known = [e for e in effects if (e.key, e.attempt) not in lost]
+    succeeded = sum(effect.succeeded for effect in known)
+    if succeeded < wanted or not known:
         findings.lose(f"{where}: the ledger has no effect of it")
     if succeeded > wanted:
         findings.double(f"{where}: its effect is {succeeded} times in the ledger")
     numbers = [effect.attempt for effect in effects]
     if len(set(numbers)) < len(numbers):
         findings.double(f"{where}: attempts {numbers} in the ledger")
+    attempts = range(1, run.attempt + 1)
     findings.require(
-        numbers == list(range(1, run.attempt + 1)),
+        [effect.attempt for effect in known]
+        == [number for number in attempts if (str(run.id), number) not in lost],
         f"{where}: attempts {numbers} in the ledger, {run.attempt} in its run",
     )
     for effect in effects:
@@ -172,6 +185,18 @@ def check_order(findings: Findings, decisions: Iterable[Decision]) -> None:
             f"partition {decision.part}: fence {decision.fence} after {before}",
         )
         highest[decision.part] = max(before, decision.fence)
+
+
+def check_fences(findings: Findings, taken: Iterable[tuple[int, int]]) -> None:
+    """Each takeover, a partition and its fence in the order of commits, rises above
+    the one before."""
+    highest: dict[int, int] = {}
+    for part, fence in taken:
+        before = highest.get(part, 0)
+        findings.require(
+            fence > before, f"partition {part} was taken with {fence} after {before}"
+        )
+        highest[part] = max(before, fence)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -5,17 +5,11 @@ first fires that a successor commits; in the end every occurrence has one decisi
 every effect is there once, and nothing was written under a fence that was over.
 """
 
-import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import psutil
-import psycopg
 
 from dev.postgres import PostgresError
 from tests.rigs import tables, takeovers
@@ -27,19 +21,11 @@ from tests.rigs.check import (
     percentile,
 )
 from tests.rigs.oracle import History, expected, iso
-from tests.rigs.stack import (
-    PARTITIONS,
-    Process,
-    RigError,
-    Stack,
-    sleep_until,
-    wait_for,
-)
-from tests.rigs.takeovers import Led
-from tests.support.pg import Connection
+from tests.rigs.squad import Case, Squad
+from tests.rigs.stack import RigError, Stack, sleep_until, wait_for
 
 LIMIT_S = 175
-SCHEDULERS, WORKERS, JOBS = 3, 2, 200
+JOBS = 200
 CALM_S = 3.0
 STOPPED_S = 12.0
 WORST_S = 10.0
@@ -47,49 +33,17 @@ PLANNED_S = 2.0
 EXIT_S = 10.0
 # Half of the jobs come at the full second, the others between these milliseconds of it.
 SPREAD_MS = (100, 900)
-QUIET_S = 0.93
-
-REFUSED = re.compile(r"(\d+) partitions refused to be fired")
 
 
-@dataclass(slots=True, kw_only=True)
-class Case:
-    """One fault and what came of it."""
-
-    name: str
-    process: Process
-    old: list[Led]
-    """What the leader led, as far as there are jobs in it, with its fences."""
-    at: float = 0.0
-    said_before: int = 0
-    """How long the leader's log was before the fault."""
-    sends: bool = False
-    """Whether a stale statement is certain to be sent."""
-    seconds: float = 0.0
-    """From the fault to the first fire in the last of the partitions."""
-    refused: int = 0
-    """How many partitions refused the leader's batches up to the end of the case."""
-    note: str = ""
-
-    def end(self) -> None:
-        """Count what was refused, and print a line."""
-        said = self.process.said()[self.said_before :]
-        self.refused = sum(int(count) for count in REFUSED.findall(said))
-        sure = "a stale batch was on the way, " if self.sends else ""
-        print(f"{self.name}: {self.note}; {sure}{self.refused} partitions refused")
-
-
-class Rig:
+class Rig(Squad):
     """Schedulers and workers that are up, and the faults."""
 
     def __init__(self, stack: Stack) -> None:
-        self.stack = stack
-        self.conn = stack.connect()
+        super().__init__(stack)
         self.schedulers = [stack.scheduler(f"scheduler-{n}") for n in "abc"]
         self.workers = [stack.worker(f"worker-{n}") for n in "ab"]
         self.codes: dict[str, int] = {}
         self.history = History()
-        self.with_jobs: set[int] = set()
 
     # The load
 
@@ -97,21 +51,12 @@ class Rig:
         """Wait until all are up, then create the jobs."""
         takeovers.log_takeovers(self.conn)
         self.wait_even()
-        wait_for(
-            lambda: tables.count_workers(self.conn) == WORKERS,
-            seconds=20,
-            what="the workers",
-        )
+        self.wait_workers()
         self.jobs = definitions(float(int(time.time()) + 3))
         self.stack.apply(self.jobs.values())
         for row in tables.read_jobs(self.conn).values():
             self.history.begin(self.jobs[row.key], row)
-        self.with_jobs = takeovers.read_parts_with_jobs(self.conn)
-        wait_for(
-            lambda: len(self.first_fires(self.led_all(0))) == len(self.with_jobs),
-            seconds=20,
-            what="the first fires",
-        )
+        self.wait_first_fires()
 
     def finish(self) -> None:
         """Pause all jobs and let the last runs end, then stop everything."""
@@ -120,22 +65,6 @@ class Rig:
             self.history.end(row)
         self.stack.drain()
         self.codes |= self.stack.stop(*self.workers, *self.schedulers)
-
-    def wait_even(self) -> None:
-        """Wait until every live scheduler has its even share of the partitions."""
-        live = {str(process.pid) for process in self.schedulers}
-        most = -(-PARTITIONS // len(live))
-
-        def even() -> bool:
-            shares = tables.read_shares(self.conn)
-            pids = {owner.split(":")[-2] for owner in shares}
-            return (
-                pids == live
-                and sum(shares.values()) == PARTITIONS
-                and max(shares.values()) <= most
-            )
-
-        wait_for(even, seconds=20, what="an even share of the partitions")
 
     # The faults
 
@@ -198,90 +127,6 @@ class Rig:
         self.recover(case)
         self.wait_even()
         return case
-
-    # What they are made of
-
-    def case(self, name: str, process: Process) -> Case:
-        """Return a case about this leader, which is told to nobody yet."""
-        return Case(
-            name=name,
-            process=process,
-            old=[led for led in self.led_all() if _pid(led) == process.pid],
-            said_before=len(process.said()),
-        )
-
-    def led_all(self, fence: int | None = None) -> list[Led]:
-        """Return the partitions with jobs as they are led now, or as with a fence."""
-        return [
-            led if fence is None else Led(part=led.part, fence=fence, owner=led.owner)
-            for led in takeovers.read_led(self.conn)
-            if led.part in self.with_jobs
-        ]
-
-    def leader_of(self, part: int) -> Process:
-        """Return the process that leads a partition."""
-        [led] = [led for led in takeovers.read_led(self.conn) if led.part == part]
-        return next(p for p in self.schedulers if p.pid == _pid(led))
-
-    def first_fires(self, old: Sequence[Led]) -> dict[int, float]:
-        return takeovers.read_first_fires(self.conn, old)
-
-    def recover(self, case: Case) -> None:
-        """Wait until each partition of the case is fired by a successor; note when."""
-        wait_for(
-            lambda: len(self.first_fires(case.old)) == len(case.old),
-            seconds=40,
-            what=f"successors of the leader after {case.name}",
-        )
-        fires = self.first_fires(case.old)
-        first = min(fires.values()) - case.at
-        case.seconds = max(fires.values()) - case.at
-        case.note = (
-            f"{len(case.old)} partitions with jobs fired again after "
-            f"{first:.2f} to {case.seconds:.2f} s"
-        )
-
-    def replace(self, process: Process) -> None:
-        """Start another scheduler in place of one that ended; wait for its share."""
-        self.schedulers.remove(process)
-        self.schedulers.append(self.stack.scheduler(process.name + "'"))
-        self.wait_even()
-
-    def wait_for_quiet(self) -> None:
-        """Wait for the end of a second, when nothing is due until the next begins."""
-        now = time.time()
-        sleep_until(int(now) + QUIET_S + (now % 1 > QUIET_S))
-
-    @contextmanager
-    def holding(self, partitions: Sequence[Led]) -> Iterator[Connection]:
-        """Lend a transaction that holds the rows of these partitions."""
-        with psycopg.connect(self.stack.url) as holder:
-            takeovers.hold(holder, partitions)
-            yield holder
-
-    def wait_until_blocked(self, process: Process) -> bool:
-        """Wait until a batch of the leader is blocked; return whether one was."""
-        with suppress(RigError):
-            wait_for(lambda: self.is_blocked(process), seconds=1.5, what="a batch")
-            return True
-        return False
-
-    def is_blocked(self, process: Process) -> bool:
-        """Return whether the leader's firing session waits for a lock."""
-        ports = [
-            connection.laddr.port
-            for connection in psutil.Process(process.pid).net_connections("tcp")
-        ]
-        [(blocked,)] = self.conn.execute(
-            "SELECT count(*) > 0 FROM pg_stat_activity WHERE client_port = ANY(%s) "
-            "AND application_name = 'chrono fire' AND wait_event_type = 'Lock'",
-            [ports],
-        ).fetchall()
-        return bool(blocked)
-
-
-def _pid(led: Led) -> int:
-    return int(led.owner.split(":")[-2])
 
 
 def definitions(base: float) -> dict[str, dict[str, Any]]:
@@ -355,8 +200,10 @@ def run() -> int:
         cases = []
         for fault in faults:
             time.sleep(CALM_S)
-            cases.append(fault())
-            cases[-1].end()
+            cases.append(case := fault())
+            case.count_refused()
+            sure = "a stale batch was on the way, " if case.sends else ""
+            print(f"{case.name}: {case.note}; {sure}{case.refused} partitions refused")
         time.sleep(CALM_S)
         rig.finish()
         findings, runs, stale = check(rig, cases)

@@ -56,8 +56,8 @@ def read_requests(path: Path) -> list[Effect]:
     return effects
 
 
-def read_tasks(folder: Path) -> list[Effect]:
-    """Return the ledgers of the tasks of all worker processes."""
+def read_tasks(folder: Path, prefix: str = "") -> list[Effect]:
+    """Return what all workers' tasks noted of the jobs whose key begins so."""
     return [
         Effect(
             at=line["at_ms"],
@@ -69,7 +69,7 @@ def read_tasks(folder: Path) -> list[Effect]:
             succeeded=True,
         )
         for path in sorted(folder.glob("tasks-*.jsonl"))
-        for line in _lines(path)
+        for line in _lines(path, f'"{prefix}')
     ]
 
 
@@ -80,7 +80,8 @@ def to_millis(text: str) -> Millis:
     return round(moment.timestamp() * 1000)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(path: Path, having: str = "") -> Iterator[dict[str, Any]]:
     if path.exists():
         for line in path.read_text().splitlines():
-            yield json.loads(line)
+            if having in line:
+                yield json.loads(line)

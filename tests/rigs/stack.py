@@ -18,11 +18,11 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import psutil
@@ -39,10 +39,14 @@ COMMAND_S = 60.0
 DRAIN_S = 20.0
 POLITE_S = 8.0
 SHOWN_LINES = 40
+MANAGE = ("manage.py",)
+NOTHING: Mapping[str, str] = MappingProxyType({})
 SERVER: dict[str, postgres.Setting] = {
     "track_commit_timestamp": "on",
     "max_connections": 200,
 }
+
+type Environment = Mapping[str, str]
 
 
 class RigError(Exception):
@@ -69,6 +73,7 @@ class Process:
     def send(self, number: signal.Signals) -> float:
         """Send a signal; return when, in seconds of the machine's clock."""
         moment = time.time()
+        # One that has ended hears nothing.
         self.popen.send_signal(number)
         return moment
 
@@ -101,13 +106,22 @@ class Stack:
     After so many ``seconds``, or on SIGTERM, its block is left by a RigError.
     """
 
-    def __init__(self, *, seconds: int) -> None:
+    def __init__(
+        self,
+        *,
+        seconds: int,
+        settings: Mapping[str, postgres.Setting] | None = None,
+        prepare: str = "",
+    ) -> None:
+        """``settings`` are the server's, besides the rigs' own; ``prepare`` is run in
+        the database before it is migrated."""
         self._seconds = seconds
+        self._prepare = prepare
         self.folder = Path(tempfile.mkdtemp(prefix="chrono-rig-"))
-        self._server = postgres.Server(
+        self.server = postgres.Server(
             tempfile.mkdtemp(prefix="chrono-rig-pg-"),
             binaries_folder=postgres.binaries(os.environ.get("PG") or "18"),
-            settings=SERVER,
+            settings={**SERVER, **(settings or {})},
         )
         self._files = itertools.count(1)
         self._processes: list[Process] = []
@@ -122,10 +136,13 @@ class Stack:
             signal.signal(number, _on_signal)
         signal.alarm(self._seconds)
         try:
-            self._server.start()
-            with psycopg.connect(self._server.url(), autocommit=True) as conn:
+            self.server.start()
+            with psycopg.connect(self.server.url(), autocommit=True) as conn:
                 conn.execute("CREATE DATABASE chrono")
-            self.url = self._server.url("chrono")
+            self.url = self.server.url("chrono")
+            if self._prepare:
+                with psycopg.connect(self.url, autocommit=True) as conn:
+                    conn.execute(self._prepare)
             self.manage("migrate", "--verbosity", "0")
         except BaseException:
             self._destroy()
@@ -184,18 +201,41 @@ class Stack:
             what="all runs to settle",
         )
 
-    def scheduler(self, name: str) -> Process:
-        """Start a scheduler."""
-        return self._start(name, "manage.py", "runscheduler")
+    def scheduler(
+        self,
+        name: str,
+        *,
+        before: Sequence[str] = (),
+        by: Sequence[str] = MANAGE,
+        env: Environment = NOTHING,
+    ) -> Process:
+        """Start a scheduler, in an environment that differs by ``env``.
 
-    def worker(self, name: str, *, concurrency: int = 50) -> Process:
-        """Start a worker of the default queue."""
+        ``before`` is what stands before the interpreter, ``by`` what it is given
+        before the command.
+        """
+        return self._start(name, *by, "runscheduler", before=before, env=env)
+
+    def worker(
+        self,
+        name: str,
+        *,
+        concurrency: int = 50,
+        by: Sequence[str] = MANAGE,
+        env: Environment = NOTHING,
+    ) -> Process:
+        """Start a worker of the default queue, as :meth:`scheduler` does."""
         return self._start(
-            name, "manage.py", "runworker", "--concurrency", str(concurrency)
+            name, *by, "runworker", "--concurrency", str(concurrency), env=env
         )
 
     def web(
-        self, name: str = "web", *, port: int | None = None, processes: int = 2
+        self,
+        name: str = "web",
+        *,
+        port: int | None = None,
+        processes: int = 2,
+        env: Environment = NOTHING,
     ) -> Process:
         """Start the web, on a free port unless one is given; wait until it serves."""
         port = port or postgres.free_port()
@@ -204,6 +244,7 @@ class Stack:
             name,
             *("-m", "gunicorn", "chrono.wsgi", "--bind", f"127.0.0.1:{port}"),
             *("--workers", str(processes)),
+            env=env,
         )
         wait_for(lambda: self._serves(process), seconds=30, what="the web")
         return process
@@ -240,10 +281,13 @@ class Stack:
         self.receiver_url = heard[1]
         return process
 
-    def effects(self) -> list[Effect]:
-        """Return what the receiver and the tasks noted, earliest first."""
-        noted = read_requests(self.folder / "requests.jsonl")
-        noted += read_tasks(self.folder)
+    def effects(self, prefix: str = "") -> list[Effect]:
+        """Return what the receiver and the tasks noted, earliest first.
+
+        Of the tasks of those jobs alone whose key begins so, where one is given.
+        """
+        noted = [] if prefix else read_requests(self.folder / "requests.jsonl")
+        noted += read_tasks(self.folder, prefix)
         return sorted(noted, key=lambda effect: effect.at)
 
     def stop(self, *processes: Process) -> dict[str, int]:
@@ -261,13 +305,19 @@ class Stack:
             for line in lines:
                 print(f"    {line}")
 
-    def _start(self, name: str, *args: str) -> Process:
+    def _start(
+        self,
+        name: str,
+        *args: str,
+        before: Sequence[str] = (),
+        env: Environment = NOTHING,
+    ) -> Process:
         log = self.folder / f"{name}.{len(self._processes)}.log"
         with log.open("wb") as said:
             popen = subprocess.Popen(
-                [sys.executable, *args],
+                [*before, sys.executable, *args],
                 cwd=ROOT,
-                env=self._environment(),
+                env={**self._environment(), **env},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
@@ -312,7 +362,7 @@ class Stack:
             with contextlib.suppress(RigError):
                 process.wait(max(0.0, deadline - time.monotonic()))
             process.destroy()
-        self._server.destroy()
+        self.server.destroy()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -1,6 +1,7 @@
 """What the database says happened, read when everything has come to rest."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from tests.support.pg import Connection
 
 FIRED = 1
 SUCCESS, DEAD = 1, 3
-OVERLAP, PAUSED = 2, 1
+PAUSED, OVERLAP, COLLAPSED, WORKER_LOST = 1, 2, 5, 21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,11 @@ class Run:
     started_at: float
     finished_at: float
 
+    @property
+    def scheduled_for(self) -> Millis:
+        """Its instant, which the first 48 bits of its id say."""
+        return self.id.int >> 80
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -52,6 +58,8 @@ class Attempt:
     run: uuid.UUID
     attempt: int
     error: str
+    lost: bool
+    """Whether it ended with its worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +85,36 @@ class JobRow:
     """When the last change of the row was committed."""
 
 
-def read_decisions(conn: Connection) -> list[Decision]:
-    """Return the whole ledger of occurrences, by instant."""
-    rows = conn.execute(f"""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session with the server, as the server shows it."""
+
+    pid: int
+    """Of the server's own process for it."""
+    name: str
+    state: str
+    waits_by: str
+    """What kind of thing it waits for; empty where it does not."""
+    waits_for: str
+    statement: str
+    """The one that runs, or the last one."""
+
+
+def read_decisions(conn: Connection, prefix: str = "") -> list[Decision]:
+    """Return the ledger of the jobs whose key begins so, by instant."""
+    rows = conn.execute(
+        f"""
         SELECT j.key, o.part, {_millis("o.scheduled_for")},
             {_millis("o.last_scheduled_for")}, coalesce(o.occurrences, 1),
             o.outcome = {FIRED}, o.reason, o.run_id, o.fence, o.version,
             extract(epoch FROM o.decided_at)::float8,
             extract(epoch FROM pg_xact_commit_timestamp(o.xmin))::float8
         FROM chrono_occurrence o JOIN chrono_job j ON j.id = o.job_id
-        WHERE o.attempt_group = 0 ORDER BY o.scheduled_for
-    """).fetchall()
+        WHERE o.attempt_group = 0 AND starts_with(j.key, %s)
+        ORDER BY o.scheduled_for
+        """,
+        [prefix],
+    ).fetchall()
     return [
         Decision(
             job=row[0],
@@ -107,14 +134,18 @@ def read_decisions(conn: Connection) -> list[Decision]:
     ]
 
 
-def read_runs(conn: Connection) -> list[Run]:
-    """Return all settled runs."""
-    rows = conn.execute("""
+def read_runs(conn: Connection, prefix: str = "") -> list[Run]:
+    """Return the settled runs of the jobs whose key begins so."""
+    rows = conn.execute(
+        """
         SELECT j.key, r.id, r.fence, r.state, r.attempt,
             extract(epoch FROM r.started_at)::float8,
             extract(epoch FROM r.finished_at)::float8
         FROM chrono_run r JOIN chrono_job j ON j.id = r.job_id
-    """).fetchall()
+        WHERE starts_with(j.key, %s)
+        """,
+        [prefix],
+    ).fetchall()
     return [
         Run(
             job=row[0],
@@ -132,9 +163,14 @@ def read_runs(conn: Connection) -> list[Run]:
 def read_attempts(conn: Connection) -> list[Attempt]:
     """Return all failed attempts, in the order of their numbers."""
     rows = conn.execute(
-        "SELECT run_id, attempt, error FROM chrono_attempt ORDER BY run_id, attempt"
+        "SELECT run_id, attempt, error, reason = %s FROM chrono_attempt "
+        "ORDER BY run_id, attempt",
+        [WORKER_LOST],
     ).fetchall()
-    return [Attempt(run=run, attempt=number, error=e) for run, number, e in rows]
+    return [
+        Attempt(run=run, attempt=number, error=error, lost=lost)
+        for run, number, error, lost in rows
+    ]
 
 
 def read_dead_letters(conn: Connection) -> list[DeadLetter]:
@@ -207,10 +243,67 @@ def read_shares(conn: Connection) -> dict[str, int]:
     return dict(rows)
 
 
-def count_workers(conn: Connection) -> int:
-    """Return how many workers are there."""
+def read_fired(conn: Connection, prefix: str) -> list[float]:
+    """Return when the fires of jobs whose key begins so were committed, in seconds."""
+    rows = conn.execute(
+        """
+        SELECT extract(epoch FROM pg_xact_commit_timestamp(o.xmin))::float8
+        FROM chrono_occurrence o JOIN chrono_job j ON j.id = o.job_id
+        WHERE o.outcome = %s AND starts_with(j.key, %s)
+        ORDER BY 1
+        """,
+        [FIRED, prefix],
+    ).fetchall()
+    return [moment for (moment,) in rows]
+
+
+def read_sessions(conn: Connection, ports: Sequence[int]) -> list[Session]:
+    """Return the sessions that come from these ports."""
+    rows = conn.execute(
+        """
+        SELECT pid, application_name, coalesce(state, ''),
+            coalesce(wait_event_type, ''), coalesce(wait_event, ''), query
+        FROM pg_stat_activity WHERE client_port = ANY(%s)
+        """,
+        [list(ports)],
+    ).fetchall()
+    return [
+        Session(
+            pid=pid,
+            name=name,
+            state=state,
+            waits_by=waits_by,
+            waits_for=waits_for,
+            statement=statement,
+        )
+        for pid, name, state, waits_by, waits_for, statement in rows
+    ]
+
+
+def count_sessions(conn: Connection, name: str, waits_for: str) -> int:
+    """Return how many sessions of this name wait for such a thing."""
     [(number,)] = conn.execute(
-        "SELECT count(*) FROM chrono_worker WHERE stopped_at IS NULL"
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name = %s AND wait_event = %s",
+        [name, waits_for],
+    ).fetchall()
+    return int(number)
+
+
+def count_blocked(conn: Connection, name: str) -> int:
+    """Return how many sessions of this name wait for a lock."""
+    [(number,)] = conn.execute(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name = %s AND wait_event_type = 'Lock'",
+        [name],
+    ).fetchall()
+    return int(number)
+
+
+def count_workers(conn: Connection) -> int:
+    """Return how many workers are there and not taken for dead."""
+    [(number,)] = conn.execute(
+        "SELECT count(*) FROM chrono_worker WHERE stopped_at IS NULL AND NOT dead"
     ).fetchall()
     return int(number)
 

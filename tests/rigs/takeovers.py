@@ -31,13 +31,26 @@ RAISE = """
 STALE = """
     SELECT o.part, o.fence, t.fence FROM chrono_occurrence o
     JOIN rig_takeover t ON t.part = o.part AND t.fence > o.fence
-    WHERE o.fence > 0
+    WHERE o.fence > 0 AND o.scheduled_for >= to_timestamp(%s)
         AND pg_xact_commit_timestamp(o.xmin) > pg_xact_commit_timestamp(t.xmin)
 """
 FIRST_FIRES = """
     SELECT o.part, extract(epoch FROM min(pg_xact_commit_timestamp(o.xmin)))::float8
     FROM unnest(%s::smallint[], %s::bigint[]) AS f (part, fence)
-    JOIN chrono_occurrence o ON o.part = f.part AND o.fence > f.fence AND o.outcome = 1
+    JOIN chrono_job j ON j.part = f.part AND j.deleted_at IS NULL AND NOT j.paused
+    JOIN chrono_occurrence o ON o.job_id = j.id AND o.part = f.part
+        AND o.scheduled_for >= to_timestamp(%s)
+        AND o.fence > f.fence AND o.outcome = 1
+    GROUP BY o.part
+"""
+
+FIRES_SINCE = """
+    SELECT o.part, extract(epoch FROM min(pg_xact_commit_timestamp(o.xmin)))::float8
+    FROM chrono_job j
+    JOIN chrono_occurrence o ON o.job_id = j.id AND o.part = j.part
+        AND o.scheduled_for >= to_timestamp(%s) AND o.outcome = 1
+    WHERE j.deleted_at IS NULL AND NOT j.paused
+        AND pg_xact_commit_timestamp(o.xmin) >= to_timestamp(%s)
     GROUP BY o.part
 """
 
@@ -49,6 +62,11 @@ class Led:
     part: int
     fence: int
     owner: str
+
+    @property
+    def pid(self) -> int:
+        """The process id of who leads it."""
+        return int(self.owner.split(":")[-2])
 
 
 def log_takeovers(conn: Connection) -> None:
@@ -73,26 +91,57 @@ def raise_fences(conn: Connection, partitions: Sequence[Led]) -> list[Led]:
     return [Led(part=part, fence=fence, owner=owner) for part, fence, owner in rows]
 
 
-def read_first_fires(conn: Connection, old: Sequence[Led]) -> dict[int, float]:
+def read_first_fires(
+    conn: Connection, old: Sequence[Led], since: float = 0.0
+) -> dict[int, float]:
     """Return, for each of these partitions, when a later leader's first fire committed.
 
-    In seconds; a partition where none did is left out.
+    In seconds, of occurrences since then; a partition without one is left out.
     """
     rows = conn.execute(
-        FIRST_FIRES, [[led.part for led in old], [led.fence for led in old]]
+        FIRST_FIRES, [[led.part for led in old], [led.fence for led in old], since]
     ).fetchall()
     return dict(rows)
 
 
-def read_stale(conn: Connection) -> list[str]:
-    """Return what was written by a leader after its successor's takeover."""
-    rows = conn.execute(STALE).fetchall()
+def read_fires_since(
+    conn: Connection, moment: float, since: float = 0.0
+) -> dict[int, float]:
+    """Return when each partition's first fire since a moment was committed.
+
+    In seconds, of occurrences since ``since``.
+    """
+    return dict(conn.execute(FIRES_SINCE, [since, moment]).fetchall())
+
+
+def read_stale(conn: Connection, since: float = 0.0) -> list[str]:
+    """Return what was written by a leader after its successor's takeover.
+
+    Of occurrences since a moment, in seconds.
+    """
+    rows = conn.execute(STALE, [since]).fetchall()
     return [
         f"partition {part}: fence {fence} after the takeover with {successor}"
         for part, fence, successor in rows
     ]
 
 
-def read_parts_with_jobs(conn: Connection) -> set[int]:
-    """Return the partitions that have a job."""
-    return {part for (part,) in conn.execute("SELECT part FROM chrono_job").fetchall()}
+def read_taken(conn: Connection, since: float = 0.0) -> list[tuple[int, int]]:
+    """Return partition and fence of each takeover since then, by their commits."""
+    rows = conn.execute(
+        "SELECT part, fence FROM rig_takeover "
+        "WHERE pg_xact_commit_timestamp(xmin) >= to_timestamp(%s) "
+        "ORDER BY pg_xact_commit_timestamp(xmin)",
+        [since],
+    ).fetchall()
+    return [(part, fence) for part, fence in rows]
+
+
+def read_parts_with_jobs(conn: Connection, prefix: str = "") -> set[int]:
+    """Return the partitions that have a job that comes due and whose key begins so."""
+    rows = conn.execute(
+        "SELECT DISTINCT part FROM chrono_job "
+        "WHERE NOT paused AND deleted_at IS NULL AND starts_with(key, %s)",
+        [prefix],
+    ).fetchall()
+    return {part for (part,) in rows}

@@ -29,6 +29,13 @@ async def note(payload: Any, context: Context) -> None:
     await _ledgers[pid][0].append(_entry(payload, context))
 
 
+@chrono.task(name="rig.linger")
+async def linger(payload: Any, context: Context) -> None:
+    """Note the call, and take as many seconds as the payload says."""
+    await note(payload, context)
+    await asyncio.sleep(payload["seconds"])
+
+
 @chrono.task(name="rig.note_in_thread")
 def note_in_thread(payload: Any, context: Context) -> str:
     """Note the call from one of the worker's threads."""

@@ -2,11 +2,19 @@
 
 import dataclasses
 import uuid
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from tests.rigs.check import Findings, check_decisions, check_order, check_runs
+from tests.rigs.check import (
+    Findings,
+    Lost,
+    check_decisions,
+    check_fences,
+    check_order,
+    check_runs,
+)
 from tests.rigs.ledger import Effect
 from tests.rigs.oracle import Era, History, expected
 from tests.rigs.tables import SUCCESS, Decision, JobRow, Run
@@ -56,6 +64,7 @@ def judge(
     runs: list[Run] | None = None,
     effects: list[Effect] | None = None,
     due: dict[str, set[int]] | None = None,
+    lost: Collection[Lost] = frozenset(),
 ) -> Findings:
     """Return the verdict; what is not given is as it should be."""
     findings = Findings()
@@ -67,6 +76,7 @@ def judge(
         [SETTLED] if runs is None else runs,
         [EFFECT] if effects is None else effects,
         {},
+        lost,
     )
     return findings
 
@@ -141,6 +151,44 @@ def test_fences_that_fall_are_found_and_the_skips_of_edits_are_not() -> None:
     assert findings.clean
     check_order(findings, [DECISION, later])
     assert len(findings.lines) == 1
+
+
+def test_a_takeover_that_does_not_rise_is_found() -> None:
+    for taken, wrong in (
+        ([(3, 5), (4, 1), (3, 6)], 0),
+        ([(3, 5), (3, 5)], 1),
+        ([(3, 5), (3, 4), (3, 6)], 1),
+    ):
+        findings = Findings()
+        check_fences(findings, taken)
+        assert len(findings.lines) == wrong
+
+
+@pytest.mark.parametrize("did", [True, False])
+def test_an_attempt_that_ended_with_its_worker_may_have_had_its_effect_or_not(
+    did: bool,
+) -> None:
+    again = changed(EFFECT, attempt=2)
+    effects = [EFFECT, again] if did else [again]
+    runs = [changed(SETTLED, attempt=2)]
+    assert judge(runs=runs, effects=effects, lost={(str(RUN), 1)}).clean
+    assert not judge(runs=runs, effects=effects).clean
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [
+        pytest.param([EFFECT], id="the last attempt had none"),
+        pytest.param([EFFECT, EFFECT, changed(EFFECT, attempt=2)], id="lost one twice"),
+        pytest.param(
+            [changed(EFFECT, attempt=2), changed(EFFECT, attempt=2)],
+            id="last one twice",
+        ),
+    ],
+)
+def test_besides_a_lost_attempt_all_else_counts(effects: list[Effect]) -> None:
+    runs = [changed(SETTLED, attempt=2)]
+    assert not judge(runs=runs, effects=effects, lost={(str(RUN), 1)}).clean
 
 
 @pytest.mark.parametrize(

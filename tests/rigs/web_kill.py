@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import psutil
 
@@ -95,12 +96,31 @@ def request_of(operation: Operation, targets: Sequence[str]) -> Request:
             return Request(method="POST", path=path, body=body, headers=keyed)
 
 
+class Asked(Protocol):
+    """Whom clients ask, and until when."""
+
+    @property
+    def stack(self) -> Stack: ...
+    @property
+    def key(self) -> str:
+        """The text of the API key."""
+        ...
+
+    @property
+    def targets(self) -> list[str]:
+        """The ids of the jobs that are triggered."""
+        ...
+
+    @property
+    def over(self) -> threading.Event: ...
+
+
 class Asker(threading.Thread):
     """A client: one operation after the other, each until it is answered."""
 
     def __init__(
         self,
-        rig: "Rig",
+        rig: Asked,
         *,
         kind: str,
         number: int,
@@ -139,7 +159,7 @@ class Asker(threading.Thread):
                 key = f"{self.label}-{group}"
                 return Operation(name=name, kind=PUT, key=key, number=turn + 1)
             case "trigger":
-                target = str(self._chance.randrange(TARGETS))
+                target = str(self._chance.randrange(len(self._rig.targets)))
                 return Operation(name=name, kind=TRIGGER, key=target)
             case _:
                 return Operation(name=name, kind=CREATE, key=name)

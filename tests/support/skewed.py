@@ -30,6 +30,7 @@ class Skew:
         self._wall: Clock = time.time
         self._monotonic: Clock = time.monotonic
         self._since = time.monotonic()
+        self._gained_before = 0.0
 
     def install(self) -> None:
         """Have every later call of the two clocks show what the file says."""
@@ -41,7 +42,8 @@ class Skew:
         threading.Thread(target=self._look_forever, daemon=True).start()
 
     def _gained(self) -> float:
-        return (self._monotonic() - self._since) * self._shifts["pace"]
+        lately = (self._monotonic() - self._since) * self._shifts["pace"]
+        return self._gained_before + lately
 
     def _look_forever(self) -> None:
         while True:
@@ -51,6 +53,7 @@ class Skew:
     def _look(self) -> None:
         shifts = STEADY | json.loads(self._file.read_text())
         if shifts["pace"] != self._shifts["pace"]:
+            self._gained_before = self._gained()
             self._since = self._monotonic()
         self._shifts = shifts
 
