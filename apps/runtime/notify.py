@@ -4,11 +4,16 @@ A notice travels on a session of its own, never inside a batch's transaction, an
 most once in ten milliseconds: the first at once, what follows with the next.
 """
 
+import logging
 import time
 from collections.abc import Iterable
 
+import psycopg
+
 from apps.runtime import store
 from apps.runtime.sessions import Connection
+
+log = logging.getLogger("chrono.notify")
 
 READY = "chrono_ready"
 """Runs became ready; the payload names their queues, separated by commas."""
@@ -41,6 +46,7 @@ class Voice:
         self._conn = conn
         self._said: dict[str, float] = {}
         self._kept: dict[str, set[str]] = {}
+        self._full = False
 
     def say(self, channel: str, words: Iterable[str]) -> None:
         """Send a notice now, or with the next :meth:`flush` if one was just sent.
@@ -59,8 +65,19 @@ class Voice:
                 payload = ",".join(sorted(words))
                 if ALL in words or len(payload.encode()) > LONGEST:
                     payload = ALL
-                store.notify(self._conn, channel=channel, payload=payload)
+                self._notify(channel, payload)
                 self._said[channel] = now
+
+    def _notify(self, channel: str, payload: str) -> None:
+        try:
+            store.notify(self._conn, channel=channel, payload=payload)
+        except psycopg.errors.ProgramLimitExceeded:
+            # Some session listens and does not read: whoever waits looks by itself.
+            if not self._full:
+                log.warning("notices are not sent: the server's queue of them is full")
+            self._full = True
+        else:
+            self._full = False
 
     def flush_in(self) -> float | None:
         """Return the seconds until something kept may go, None if nothing is kept."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 
-from apps.runtime import notify
+from apps.runtime import notify, store
 from apps.runtime.notify import JOBS, LEADERSHIP, LONGEST, READY, Voice
 from apps.runtime.sessions import Connection, connect_listener
 from tests.support import pg
@@ -140,3 +141,29 @@ def test_a_notice_that_came_with_an_own_statement_is_kept_until_heard(
     voice.say(JOBS, ["1"])
     voice.say(READY, ["a"])
     assert notify.hear(conn) == [JOBS]
+
+
+def test_a_full_queue_of_the_server_is_said_once_and_stops_nobody(
+    conn: Connection,
+    heard: Heard,
+    passing: Time,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(conn: Connection, **_: str) -> None:
+        raise psycopg.errors.ProgramLimitExceeded("the queue is full")
+
+    voice = Voice(conn)
+    for _ in range(2):
+        with monkeypatch.context() as full:
+            full.setattr(store, "notify", refuse)
+            for _ in range(3):
+                passing.seconds += 1
+                voice.say(READY, ["a"])
+        assert heard() == []
+        passing.seconds += 1
+        voice.say(READY, ["b"])
+        assert heard() == [(READY, "b")]
+    assert [record.message for record in caplog.records] == [
+        "notices are not sent: the server's queue of them is full"
+    ] * 2

@@ -67,7 +67,7 @@ class Command(BaseCommand):
             try:
                 return serve(config, registry=registry, lifeline=lifeline)
             except ChronoError as error:
-                self.stderr.write(f"error: {error.message}")
+                self.stderr.write(f"error: {' '.join(error.message.split())}")
                 return HOPELESS
 
         if processes == 1:
