@@ -34,7 +34,7 @@ log = logging.getLogger("chrono.upkeep")
 ACTOR = Actor.system("scheduler")
 STEP_S = 2.0
 CLEAR_EVERY: Millis = 5_000
-LOCKED_FOR: Millis = 1_000
+LOCKED_FOR: Millis = 300
 """A session of ours that waits longer than this for a lock is spoken of."""
 BUCKETS_EVERY: Millis = 60_000
 DROP_EVERY: Millis = 600_000
