@@ -8,39 +8,122 @@ TOLD = 100
 type Told = tuple[str, str, str]
 """A check's name, a subject, and what is wrong with it."""
 
-CONSTRAINTS = (
-    ("chrono_occurrence", "chrono_occurrence_pkey"),
-    ("chrono_occurrence", "chrono_occurrence_scheduled_for"),
-    ("chrono_occurrence", "chrono_occurrence_outcome"),
-    ("chrono_occurrence", "chrono_occurrence_range"),
-    ("chrono_run", "chrono_run_pkey"),
-    ("chrono_run", "chrono_run_state"),
-    ("chrono_run", "chrono_run_result"),
-    ("chrono_lease", "chrono_lease_pkey"),
-    ("chrono_lease", "chrono_lease_checkpoint"),
-    ("chrono_attempt", "chrono_attempt_pkey"),
-    ("chrono_timer", "chrono_timer_key"),
-    ("chrono_timer", "chrono_timer_due_at"),
-    ("chrono_timer", "chrono_timer_scheduled_for"),
-    ("chrono_timer_far", "chrono_timer_due_at"),
-    ("chrono_timer_far", "chrono_timer_scheduled_for"),
-    ("chrono_run_input", "chrono_run_input_payload"),
-    ("chrono_run_input", "chrono_run_input_some"),
-    ("chrono_request_key", "chrono_request_key_pkey"),
-    ("chrono_job", "chrono_job_key"),
-    ("chrono_job", "chrono_job_part"),
-    ("chrono_job", "chrono_job_instants"),
-    ("chrono_job", "chrono_job_paused_until"),
-    ("chrono_job", "chrono_job_tags"),
-    ("chrono_job", "chrono_job_tenant"),
-    ("chrono_job_revision", "chrono_job_revision_key"),
-    ("chrono_job_revision", "chrono_job_revision_instants"),
-    ("chrono_job_revision", "chrono_job_revision_payload_size"),
-    ("chrono_job_revision", "chrono_job_revision_payload_depth"),
-    ("chrono_job_revision", "chrono_job_revision_sizes"),
-    ("chrono_audit_event", "chrono_audit_event_append_only"),
-)
-"""Each by its table and its own name: constraints, unique indexes and a trigger."""
+CONSTRAINTS = {
+    "chrono_api_key": (
+        "chrono_api_key_digest",
+        "chrono_api_key_id",
+        "chrono_api_key_instants",
+        "chrono_api_key_pkey",
+        "chrono_api_key_replaces",
+        "chrono_api_key_scopes",
+    ),
+    "chrono_attempt": ("chrono_attempt_pkey",),
+    "chrono_attempt_kept": ("chrono_attempt_kept_pkey",),
+    "chrono_audit_event": (
+        "chrono_audit_event_action",
+        "chrono_audit_event_actor_kind",
+        "chrono_audit_event_append_only",
+        "chrono_audit_event_pkey",
+        "chrono_audit_event_sides",
+    ),
+    "chrono_backfill": (
+        "chrono_backfill_pkey",
+        "chrono_backfill_range",
+    ),
+    "chrono_blocked": ("chrono_blocked_pkey",),
+    "chrono_breach": ("chrono_breach_pkey",),
+    "chrono_dead_letter": ("chrono_dead_letter_pkey",),
+    "chrono_dispatch_state": (
+        "chrono_dispatch_state_pkey",
+        "chrono_dispatch_state_single",
+        "chrono_dispatch_state_slice",
+    ),
+    "chrono_job": (
+        "chrono_job_instants",
+        "chrono_job_key",
+        "chrono_job_part",
+        "chrono_job_paused_until",
+        "chrono_job_pkey",
+        "chrono_job_tags",
+        "chrono_job_tenant",
+    ),
+    "chrono_job_event": (
+        "chrono_job_event_kind",
+        "chrono_job_event_pkey",
+    ),
+    "chrono_job_revision": (
+        "chrono_job_revision_instants",
+        "chrono_job_revision_key",
+        "chrono_job_revision_payload_depth",
+        "chrono_job_revision_payload_size",
+        "chrono_job_revision_pkey",
+        "chrono_job_revision_sizes",
+    ),
+    "chrono_lease": (
+        "chrono_lease_checkpoint",
+        "chrono_lease_pkey",
+    ),
+    "chrono_occurrence": (
+        "chrono_occurrence_outcome",
+        "chrono_occurrence_pkey",
+        "chrono_occurrence_range",
+        "chrono_occurrence_scheduled_for",
+    ),
+    "chrono_parked": ("chrono_parked_pkey",),
+    "chrono_partition": (
+        "chrono_partition_id",
+        "chrono_partition_pkey",
+    ),
+    "chrono_request_key": (
+        "chrono_request_key_fingerprint",
+        "chrono_request_key_key",
+        "chrono_request_key_pkey",
+    ),
+    "chrono_resolution": (
+        "chrono_resolution_pkey",
+        "chrono_resolution_state",
+    ),
+    "chrono_run": (
+        "chrono_run_pkey",
+        "chrono_run_result",
+        "chrono_run_state",
+    ),
+    "chrono_run_input": (
+        "chrono_run_input_payload",
+        "chrono_run_input_pkey",
+        "chrono_run_input_some",
+    ),
+    "chrono_run_kept": (
+        "chrono_run_kept_pkey",
+        "chrono_run_result",
+        "chrono_run_state",
+    ),
+    "chrono_slot": ("chrono_slot_pkey",),
+    "chrono_tenant": (
+        "chrono_tenant_instants",
+        "chrono_tenant_name",
+        "chrono_tenant_name_key",
+        "chrono_tenant_pkey",
+    ),
+    "chrono_timer": (
+        "chrono_timer_due_at",
+        "chrono_timer_key",
+        "chrono_timer_kind",
+        "chrono_timer_part",
+        "chrono_timer_scheduled_for",
+    ),
+    "chrono_timer_far": (
+        "chrono_timer_due_at",
+        "chrono_timer_far_part_due_at_ref_kind_version_idx",
+        "chrono_timer_kind",
+        "chrono_timer_part",
+        "chrono_timer_scheduled_for",
+    ),
+    "chrono_watched": ("chrono_watched_pkey",),
+    "chrono_withdrawn": ("chrono_withdrawn_pkey",),
+    "chrono_worker": ("chrono_worker_pkey",),
+}
+"""By table: its keys, unique indexes, limits and triggers, all that there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

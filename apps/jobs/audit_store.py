@@ -502,15 +502,16 @@ def audit_slots(conn: Connection, *, reach: Reach) -> list[Found]:
 
 
 def audit_constraints(
-    conn: Connection, *, constraints: Sequence[tuple[str, str]]
+    conn: Connection, *, constraints: Mapping[str, Sequence[str]]
 ) -> list[Found]:
-    """Return those of these (table, name) pairs that are not in force."""
+    """Return what of these names, by table, is not in force."""
+    pairs = [(table, name) for table, names in constraints.items() for name in names]
     return _found(
         conn,
         "constraints",
         {
-            "relations": [relation for relation, _ in constraints],
-            "names": [name for _, name in constraints],
+            "relations": [table for table, _ in pairs],
+            "names": [name for _, name in pairs],
         },
     )
 

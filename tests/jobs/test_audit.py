@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 
 from apps.jobs import audit_store
 from apps.jobs.audit import CHECKS, Scope, audit, examine
+from apps.jobs.audit_checks import CONSTRAINTS
 from apps.jobs.commands import (
     change_job,
     create_job,
@@ -169,6 +170,28 @@ def test_a_history_that_the_engine_made_is_right(dsn, ledger, now):
 
 
 # I1, I15: what promises rest on.
+
+
+def test_every_constraint_of_the_schema_is_asked_for(ledger):
+    there = ledger.rows(
+        """
+        SELECT r.relname, c.conname FROM pg_constraint c
+        JOIN pg_class r ON r.oid = c.conrelid
+        WHERE r.relname ^@ 'chrono_' AND NOT r.relispartition
+            AND c.contype IN ('c', 'u', 'p')
+        UNION
+        SELECT r.relname, i.relname FROM pg_index x
+        JOIN pg_class r ON r.oid = x.indrelid JOIN pg_class i ON i.oid = x.indexrelid
+        WHERE r.relname ^@ 'chrono_' AND NOT r.relispartition AND x.indisunique
+        UNION
+        SELECT r.relname, t.tgname FROM pg_trigger t
+        JOIN pg_class r ON r.oid = t.tgrelid
+        WHERE r.relname ^@ 'chrono_' AND NOT t.tgisinternal
+        """
+    )
+    asked = {(table, name) for table in CONSTRAINTS for name in CONSTRAINTS[table]}
+    # Foreign keys that Django names are not among them; this one is ours.
+    assert {*there, ("chrono_job", "chrono_job_tenant")} == asked
 
 
 def test_a_constraint_that_is_gone(ledger, job):
