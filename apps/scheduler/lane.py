@@ -36,6 +36,8 @@ LOOK_EVERY: Millis = 30_000
 """How often it looks whether something waits that nobody told of."""
 REST: Millis = 1_000
 MOST_JOBS = 200
+TURNS = 16
+"""How many jobs that catch up are looked at in a step: it is a rate's worth."""
 EVERYTHING = 1_000_000
 NOBODY = uuid.UUID(int=0)
 START = (-1, NOBODY)
@@ -119,8 +121,8 @@ class Lane:
             and self._resting.get(one.job_id, 0) <= moment.now
         ]
         gate.awake |= bool(here)
-        # A look at a job costs something: at no more of them than may have a turn.
-        turns = here[:most]
+        # A look at a job with much to catch up costs some milliseconds.
+        turns = here[: min(most, TURNS)] if most < EVERYTHING else here
         seen = self._admit(gate, turns, most, moment, fired)
         if seen < len(here):
             gate.after = (here[seen - 1].part, here[seen - 1].job_id)
