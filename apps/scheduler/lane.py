@@ -63,6 +63,8 @@ class _Admission:
     job: Waiting
     count: int
     slot: bool
+    max_delay: Millis = 0
+    """How long after its due instant a run may begin; 0 for any time."""
 
 
 class Lane:
@@ -236,7 +238,10 @@ class Lane:
             free = min(free, most, max(1, most // 4))
             if free > 0:
                 most -= free
-                admissions.append(_Admission(job=job, count=free, slot=slot))
+                late = definition.policy.max_delay or 0
+                admissions.append(
+                    _Admission(job=job, count=free, slot=slot, max_delay=late)
+                )
         return admissions, len(jobs)
 
     def _fill(self, now: Millis) -> int:
@@ -294,6 +299,7 @@ class Lane:
             "job": [one.job.job_id for one in wanted],
             "count": [one.count for one in wanted],
             "slot": [one.slot for one in wanted],
+            "max_delay": [one.max_delay for one in wanted],
             "slice": moment.slice,
             "now": moment.override,
         }
