@@ -257,10 +257,11 @@ class _Pass:
         """Return the jobs with their plans, as the audit events tell them."""
         sides: dict[UUID, dict[int, Side]] = {job.id: {} for job in jobs}
         since = self._reach.since - SLACK
+        # The newest first: what ended a plan says more of it than what began it.
         for change in store.audit_plans(self._conn, jobs=jobs, since=since):
-            for side in (change.before, change.after):
+            for side in (change.after, change.before):
                 if side is not None:
-                    sides[change.job_id][side.version] = side
+                    sides[change.job_id].setdefault(side.version, side)
         wanted = {(job, side.revision) for job in sides for side in sides[job].values()}
         schedules = store.audit_revisions(self._conn, revisions=sorted(wanted))
         return [Trial(job, sides[job.id], schedules) for job in jobs]

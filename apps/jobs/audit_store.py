@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -113,7 +113,7 @@ class JobRow:
     """Whether it is paused or deleted."""
     activated_at: Millis
     schedule: dict[str, Any]
-    """Empty where its revision is missing."""
+    """With its number of runs, if it has one; empty where its revision is missing."""
     decided: Millis
     """Up to here nothing is looked at; what begins before may reach so far."""
 
@@ -126,6 +126,8 @@ class Side:
     begins: Millis
     stopped: bool
     revision: int
+    other_rules: bool = False
+    """Whether it was changed because its time zone had other rules by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +226,7 @@ def audit_jobs(
             revision=revision,
             stopped=stopped,
             activated_at=activated_at,
-            schedule={} if schedule is None else json.loads(schedule),
+            schedule=_schedule(schedule),
             decided=max(reach.since, decided or 0),
         )
         for (
@@ -257,8 +259,7 @@ def audit_plans(
     return [
         Change(
             job_id=job,
-            # A job is restored as what it was before it was deleted.
-            before=_side(before, stopped=action == "job.restore"),
+            before=_before(before, action),
             after=_side(after),
         )
         for job, action, before, after in (
@@ -278,7 +279,7 @@ def audit_revisions(
             "revisions": [number for _, number in revisions],
         },
     )
-    return {(job, number): json.loads(schedule) for job, number, schedule in rows}
+    return {(job, number): _schedule(schedule) for job, number, schedule in rows}
 
 
 def audit_ledger(
@@ -459,7 +460,7 @@ def audit_timers(
         PlannedJob(
             id=job,
             stopped=stopped,
-            schedule={} if schedule is None else json.loads(schedule),
+            schedule=_schedule(schedule),
             jitter_window=jitter_window or 0,
             decided=decided,
             timers=timers,
@@ -533,13 +534,31 @@ def _id_at(moment: Millis) -> UUID:
     return UUID(int=moment << 80)
 
 
-def _side(told: Sequence[Any], *, stopped: bool = False) -> Side | None:
+def _before(told: Sequence[Any], action: str) -> Side | None:
+    side = _side(told)
+    if side is None:
+        return None
+    # A job is restored as what it was before it was deleted.
+    return replace(
+        side,
+        stopped=side.stopped or action == "job.restore",
+        other_rules=action == "job.replan",
+    )
+
+
+def _side(told: Sequence[Any]) -> Side | None:
     version, begins, paused, revision = told
     if version is None or begins is None:
         return None
     return Side(
         version=version,
         begins=parse_instant(begins),
-        stopped=stopped or bool(paused),
+        stopped=bool(paused),
         revision=revision,
     )
+
+
+def _schedule(text: str | None) -> dict[str, Any]:
+    """Return the fields of a schedule, none where there is nothing of the kind."""
+    fields = {} if text is None else json.loads(text)
+    return fields if isinstance(fields, dict) else {}

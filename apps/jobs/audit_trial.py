@@ -93,8 +93,10 @@ class Trial:
             Plan(
                 version=version,
                 begins=side.begins,
-                schedule=self.schedules.get(side.revision, {}),
+                schedule=(schedule := self.schedules.get(side.revision, {})),
                 stopped=side.stopped,
+                may_end_early=is_limited(schedule),
+                other_rules=side.other_rules,
             )
             for version, side in sorted(sides.items())
             if version < job.version
@@ -149,6 +151,11 @@ class Fences:
                 higher = part, fence, reign.first
 
 
+def is_limited(schedule: Schedule) -> bool:
+    """Return whether a schedule has a number of runs, after which it is over."""
+    return schedule.get("remaining_runs") is not None
+
+
 def judge_plan(job: PlannedJob, now: Millis) -> Iterator[Told]:
     """Yield what is wrong with a job's timers."""
     subject = f"job {job.id}"
@@ -161,10 +168,18 @@ def judge_plan(job: PlannedJob, now: Millis) -> Iterator[Told]:
     except Unreadable as error:
         yield "plans", subject, f"has a schedule that cannot be read: {error}"
         return
-    if job.timers > 1 or (job.timers == 0 and following is not None):
+    if job.timers > 1 or (job.timers == 0 and not _may_be_over(job, following)):
         yield "plans", subject, f"has {job.timers} timers"
     elif job.scheduled_for is not None and job.due_at is not None:
         yield from _judge_timer(job, job.scheduled_for, job.due_at, following, now)
+
+
+def _may_be_over(job: PlannedJob, following: Millis | None) -> bool:
+    if is_limited(job.schedule):
+        return True
+    if is_predictable(job.schedule):
+        return following is None
+    return job.schedule.get("ends_at") is not None
 
 
 def _judge_timer(

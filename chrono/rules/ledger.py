@@ -32,6 +32,9 @@ class Plan:
     skipped or not told, all of it."""
     may_end_early: bool = False
     """Whether something else than its schedule may have ended it."""
+    other_rules: bool = False
+    """Whether its time zone had other rules when it decided: only the order of its
+    decisions can be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +159,7 @@ class Comparison:
             return f"fired by plan {plan.version}, which is paused or deleted"
         if decision.first <= self._over:
             return "decided twice"
-        if not is_predictable(plan.schedule):
+        if not _is_told(plan):
             return None
         end = self._end()
         if end is not None and decision.first > end:
@@ -177,7 +180,7 @@ class Comparison:
 
     def _expect(self, plan: Plan) -> None:
         """Ask when the present plan fires, unless that is under way or not told."""
-        if self._expecting or not is_predictable(plan.schedule):
+        if self._expecting or not _is_told(plan):
             return
         end = self._end()
         until = LATEST - 1 if end is None else end
@@ -212,6 +215,11 @@ class Comparison:
                 undecided=True,
             )
             self._next = next(self._expected, None)
+
+
+def _is_told(plan: Plan) -> bool:
+    """Return whether a plan's schedule tells its occurrences."""
+    return is_predictable(plan.schedule) and not plan.other_rules
 
 
 def _miscounted(decision: Decision, schedule: Schedule) -> str | None:

@@ -19,6 +19,7 @@ from apps.jobs.commands import (
     create_job,
     delete_job,
     pause_job,
+    replan_jobs,
     restore_job,
     resume_job,
     skip_next,
@@ -103,6 +104,19 @@ def test_a_history_that_the_engine_made_is_right(dsn, ledger, now):
                 "away", cron="H/10 * * * *", timezone="America/St_Johns"
             ),
             "once": leader.create("once", run_at=format_instant(start + HOUR)),
+            "few": leader.create("few", interval="1m", remaining_runs=3),
+            "all": leader.create("all", interval="4m", catchup_policy="run_all"),
+            "none": leader.create("none", interval="5m", catchup_policy="skip"),
+            "queue": leader.create(
+                "queue", interval="30s", overlap_policy="buffer_one"
+            ),
+            "bound": leader.create(
+                "bound",
+                cron="* * * * *",
+                starts_at=format_instant(start + 2 * MINUTE),
+                ends_at=format_instant(start + 15 * MINUTE),
+            ),
+            "delay": leader.create("delay", fixed_delay="40s"),
         }
         leader.run_to(start + 5 * MINUTE, every=5 * SECOND)
         pause_job(jobs["seconds"], now=leader.clock.moment)
@@ -113,6 +127,7 @@ def test_a_history_that_the_engine_made_is_right(dsn, ledger, now):
         )
         leader.run_to(start + 9 * MINUTE, every=5 * SECOND)
         resume_job(jobs["seconds"], now=leader.clock.moment)
+        replan_jobs({jobs["away"]: 1}, now=leader.clock.moment)
         skip_next(jobs["jitter"], count=4, now=leader.clock.moment)
         leader.run_to(start + 20 * MINUTE, every=5 * SECOND)
         # An outage, in which somebody goes on editing.
@@ -130,11 +145,14 @@ def test_a_history_that_the_engine_made_is_right(dsn, ledger, now):
     assert report.findings == []
     assert report.jobs == len(jobs)
     assert report.occurrences > 500
-    # With one row gone, whichever it is but the last of its job, it is not.
+    # With one row gone, whichever it is but the last of its job, it is not. Of a pause
+    # there is one row or none, and a delay and other rules of a zone tell no instants.
     rows = ledger.rows(
         "SELECT part, job_id, scheduled_for FROM chrono_occurrence o "
         "WHERE scheduled_for < (SELECT max(scheduled_for) FROM chrono_occurrence l "
-        "WHERE l.job_id = o.job_id) ORDER BY md5(scheduled_for::text) LIMIT 12"
+        "WHERE l.job_id = o.job_id) AND reason IS DISTINCT FROM 1 "
+        "AND job_id <> ALL(%s) ORDER BY md5(scheduled_for::text) LIMIT 12",
+        [jobs["delay"], jobs["away"]],
     )
     ledger.conn.execute("CREATE TEMPORARY TABLE gone (LIKE chrono_occurrence)")
     for row in rows:
@@ -274,6 +292,25 @@ def test_a_single_instant_that_is_over_needs_no_timer(ledger, job, now):
     assert one(ledger, "plans").endswith("after its schedule's end")
     ledger.conn.execute("DELETE FROM chrono_timer_far WHERE ref = %s", [once])
     assert audit(ledger.conn) == []
+
+
+def test_runs_that_are_used_up_need_no_timer(ledger, born):
+    few = create_job(
+        definition(key="few", interval="10s", remaining_runs=2), now=born
+    ).job_id
+    fire(ledger, few, born + EVERY)
+    fire(ledger, few, born + 2 * EVERY)
+    ledger.conn.execute("DELETE FROM chrono_timer_far")
+    assert audit(ledger.conn) == []
+    pause_job(few)
+    assert audit(ledger.conn) == []
+
+
+def test_a_fixed_delay_without_its_timer(ledger, born):
+    delayed = create_job(definition(key="delayed", fixed_delay="10s"), now=born).job_id
+    assert audit(ledger.conn) == []
+    ledger.conn.execute("DELETE FROM chrono_timer_far")
+    assert one(ledger, "plans") == f"job {delayed} has 0 timers"
 
 
 def test_a_manual_run_and_its_slot(ledger, job):

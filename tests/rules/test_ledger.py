@@ -187,6 +187,13 @@ def test_a_plan_whose_runs_are_used_up_leaves_the_rest_undecided():
     ]
 
 
+def test_what_decided_by_other_rules_of_its_zone_is_judged_by_its_order():
+    plans = [plan(1, 0, every(10), other_rules=True), plan(2, 29, every(10))]
+    assert faults(plans, [row(7), row(17), row(30, version=2)]) == []
+    [said] = faults(plans, [row(7, 18, count=2), row(17)])
+    assert "17Z decided twice" in said
+
+
 def test_of_a_fixed_delay_only_the_order_is_known():
     plans = [plan(1, 0, {"fixed_delay": "5s", "starts_at": format_instant(START)})]
     assert faults(plans, [row(1), row(9.25), row(70)]) == []

@@ -107,7 +107,7 @@ class Bench:
             seconds -= WATCH_EVERY_S
 
 
-def test_a_loop_that_hangs_ends_the_process() -> None:
+def test_c12_a_loop_that_hangs_ends_the_process() -> None:
     bench = Bench()
     bench.pulse.armed = True
     bench.look_after(HUNG_S - WATCH_EVERY_S)

@@ -160,7 +160,7 @@ def test_it_fires_what_was_applied_while_it_runs(
 
 
 @pytest.mark.usefixtures("dsn")
-def test_one_whose_sessions_are_ended_leads_again_by_itself(
+def test_c11_one_whose_sessions_are_ended_leads_again_by_itself(
     start: Start, connect: Callable[..., pg.Connection]
 ) -> None:
     conn = connect()
@@ -173,7 +173,8 @@ def test_one_whose_sessions_are_ended_leads_again_by_itself(
         "WHERE application_name LIKE 'chrono%%' AND datname = current_database() "
         "AND pid <> pg_backend_pid()"
     )
-    wait_for(lambda: conn.execute(fences).fetchall()[0][0] > old, timeout=20)
+    # Four seconds until a silent session ends, and five to lead again.
+    wait_for(lambda: conn.execute(fences).fetchall()[0][0] > old, timeout=9)
     after = wait_for_shares(conn, ALL)
     assert process.poll() is None
     assert holder(after, process)

@@ -5,7 +5,9 @@
 -- What lies up to `since` may be decided by a row before it that stands for a stretch.
 SELECT j.id, j.tenant, j.part, j.version, j.revision,
     j.paused OR j.deleted_at IS NOT NULL,
-    floor(extract(epoch FROM j.activated_at) * 1000)::bigint, r.schedule::text,
+    floor(extract(epoch FROM j.activated_at) * 1000)::bigint,
+    (r.schedule || jsonb_build_object(
+        'remaining_runs', r.policy -> 'remaining_runs'))::text,
     floor(extract(epoch FROM l.until) * 1000)::bigint
 FROM (
     SELECT * FROM chrono_job

@@ -14,7 +14,9 @@ SELECT j.id, j.paused OR j.deleted_at IS NOT NULL, j.schedule, j.jitter_window,
     floor(extract(epoch FROM min(t.scheduled_for)) * 1000)::bigint,
     floor(extract(epoch FROM min(t.due_at)) * 1000)::bigint
 FROM (
-    SELECT j.*, r.schedule::text AS schedule, r.jitter_window FROM chrono_job j
+    SELECT j.*, r.jitter_window, (r.schedule || jsonb_build_object(
+        'remaining_runs', r.policy -> 'remaining_runs'))::text AS schedule
+    FROM chrono_job j
     LEFT JOIN chrono_job_revision r ON r.job_id = j.id AND r.revision = j.revision
     WHERE j.part = ANY(%(parts)s::smallint[]) AND j.id > %(after)s::uuid
         AND (%(tenant)s::integer IS NULL OR j.tenant = %(tenant)s::integer)
