@@ -20,7 +20,7 @@ LIVE_PERIOD: Millis = 30 * SECOND
 PER_JOB = 900
 """Runs that one job of `run_all` has missed; it may run 1,000 of them."""
 CALM_SECONDS = 5
-LATEST_S = 10.0
+LATEST_S = 5.0
 """How long after its stretch the last live run may be executed."""
 LED = """
     SELECT (1000 * extract(epoch FROM greatest(

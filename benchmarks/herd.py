@@ -13,10 +13,12 @@ default window of a job of every minute.
 import argparse
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,26 +30,32 @@ import django
 
 django.setup()
 
-from benchmarks import bare, catchup, shown  # noqa: E402  (needs the settings above)
-from benchmarks.measures import (  # noqa: E402
-    Stage,
-    end_jobs,
-    in_ms,
-    measured,
-    next_second,
-    sleep_until,
+import psycopg  # noqa: E402  (needs the settings above)
+
+from benchmarks import bare, catchup, shown  # noqa: E402
+from benchmarks.measures import in_ms, next_second, sleep_until  # noqa: E402
+from benchmarks.rig import (  # noqa: E402
+    Rig,
+    Stack,
+    machine,
+    make_room,
+    now_ms,
+    rig,
+    seed,
+    stack,
 )
-from benchmarks.rig import Rig, machine, now_ms, rig, seed  # noqa: E402
 from benchmarks.tasks import FOLDER, read_ledgers  # noqa: E402
 from chrono.rules.instants import MINUTE, SECOND, Millis, from_millis  # noqa: E402
 from chrono.rules.jitter import default_window  # noqa: E402
 from chrono.rules.keys import run_id  # noqa: E402
-from chrono.rules.partitions import partition_of  # noqa: E402
+from chrono.rules.partitions import PARTITIONS, partition_of  # noqa: E402
 from chrono.rules.schedule import schedule_from_json  # noqa: E402
 
 KILL_AFTER: Millis = 200
-LEAD_PER_JOB = 0.1
-"""Milliseconds before the instant that a job's seeding is given."""
+START_MS = 5_000
+START_MS_PER_JOB = 0.2
+"""How long writing a herd, and two schedulers' start and first load, may take."""
+READY_MS = 1_000
 LIMIT_S = 40.0
 OVERLAPS = {"plain": "allow_all", "default": "skip"}
 FIGURES = """
@@ -118,7 +126,7 @@ FULL = Size(
     ),
     missed=100_000,
     rates=(50.0, 1_000.0),
-    seconds=15,
+    seconds=10,
 )
 SMALL = Size(
     herds=(
@@ -131,131 +139,157 @@ SMALL = Size(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A herd that is written: when it is due, and the jobs of each group."""
+
+    at: Millis
+    window: Millis
+    jobs: Mapping[str, Sequence[uuid.UUID]]
+
+
 def measure(bench: Rig, herd: Herd, limit: int) -> list[dict[str, Any]]:
     """Return a herd's figures, calm and with its leader killed, a row a group.
 
     ``limit`` is what the bare statements settle in a second.
     """
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        options = {"schedulers": 2, "settings": {FOLDER: folder}}
-        with measured(bench, **options) as stage:
-            _wait_until_shared(stage)
-            for killed in (False, True):
-                rows += _play(stage, herd, Path(folder), limit, killed=killed)
+    # What is spread leaves the machine to itself: both can follow each other there.
+    for kills in ((False, True),) if herd.widest else ((False,), (True,)):
+        # Twice as much where twice as many processes want a core as there are.
+        crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        lead = crowd * (START_MS + START_MS_PER_JOB * herd.count * len(kills))
+        while (found := _play_all(bench, herd, limit, kills, lead)) is None:
+            lead *= 2
+        rows += found
     return rows
 
 
-def _play(
-    stage: Stage, herd: Herd, folder: Path, limit: int, *, killed: bool
-) -> list[dict[str, Any]]:
-    at, window, jobs = _seed(stage, herd)
-    if killed:
-        leader = _leader(stage)
-        sleep_until(stage.conn, at + KILL_AFTER)
-        leader.send_signal(signal.SIGKILL)
-    sleep_until(stage.conn, at + window)
-    ids = _lowest_id(at), _lowest_id(at + 1)
-    _wait_until_executed(stage, ids, sum(map(len, jobs.values())))
-    end_jobs(stage.conn)
-    executed = read_ledgers(folder)
-    rows = []
-    for group, members in jobs.items():
-        [(runs, distinct, p50, p99, ready, done)] = stage.conn.execute(
-            FIGURES, [*ids, group]
-        ).fetchall()
-        times = [
-            executed[run_id(job, at, 0, partition_of(job)).bytes] for job in members
-        ]
-        row = {
-            "timers": len(members),
-            "jitter": f"{window // 1000} s" if window else "off",
-            "jobs": group,
-            "leader": "killed" if killed else "calm",
-            "ready_s": ready,
-            "executed_s": done,
-            **in_ms(p50, p99),
-            "lost": max(times.count(0), len(members) - distinct),
-            "doubled": max(sum(n - 1 for n in times if n > 1), runs - distinct),
-        }
-        if runs and not window:
-            row["runs_per_s"] = round(runs / done)
-            row["of_bare"] = round(row["runs_per_s"] / limit, 2)
-        rows.append(row)
-    return rows
+def _play_all(
+    bench: Rig, herd: Herd, limit: int, kills: Sequence[bool], lead: float
+) -> list[dict[str, Any]] | None:
+    """Return the figures of herds that follow each other in one database.
 
-
-def _seed(
-    stage: Stage, herd: Herd
-) -> tuple[Millis, Millis, dict[str, list[uuid.UUID]]]:
-    """Write the herd; return its instant, its window and its jobs by group.
-
-    Again with more time ahead where the instant came before all was written.
+    The first one is due ``lead`` ms from now: the leaders read it into their wheels as
+    they start. None where they were not ready by then.
     """
-    lead = LEAD_PER_JOB * herd.count
-    while True:
-        at = next_second(now_ms(stage.conn)) + round(lead)
-        second = from_millis(at).second
-        schedule = {"cron": f"{second} * * * * *", "seconds": True}
-        window = min(default_window(schedule_from_json(schedule)), herd.widest)
-        count = herd.count // len(herd.groups)
-        jobs = {
-            group: seed(
-                stage.conn,
-                [at] * count,
-                [schedule] * count,
-                overlap=OVERLAPS[group],
-                label=group,
-                jitter_window=window,
-                task="benchmarks.noted",
-            )
-            for group in herd.groups
-        }
-        if now_ms(stage.conn) < at - 500:
-            return at, window, jobs
-        end_jobs(stage.conn)
-        lead = 2 * lead + 1_000
+    with (
+        bench.database() as url,
+        psycopg.connect(url, autocommit=True) as conn,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        make_room(url, conn)
+        first = next_second(now_ms(conn) + round(lead))
+        plans = [_plan(conn, herd, first)]
+        while len(plans) < len(kills):
+            plans.append(_plan(conn, herd, plans[-1].at + plans[-1].window))
+        conn.execute("ANALYZE chrono_timer")
+        with stack(url, schedulers=2, settings={FOLDER: folder}) as running:
+            _wait_until_shared(conn)
+            if now_ms(conn) > first - READY_MS:
+                return None
+            rows = []
+            for plan, kill in zip(plans, kills, strict=True):
+                if kill:
+                    leader = _leader(conn, running)
+                    sleep_until(conn, plan.at + KILL_AFTER)
+                    leader.send_signal(signal.SIGKILL)
+                _wait_until_executed(conn, plan)
+                ledger = read_ledgers(Path(folder))
+                for group in plan.jobs:
+                    row = {"leader": "killed" if kill else "calm"}
+                    rows.append(row | _figures(conn, plan, group, ledger, limit))
+            return rows
 
 
-def _wait_until_shared(stage: Stage) -> None:
+def _plan(conn: psycopg.Connection[Any], herd: Herd, at: Millis) -> Planned:
+    """Write the herd of an instant: jobs of every minute that differ in overlap."""
+    schedule = {"cron": f"{from_millis(at).second} * * * * *", "seconds": True}
+    window = min(default_window(schedule_from_json(schedule)), herd.widest)
+    count = herd.count // len(herd.groups)
+    jobs = {
+        group: seed(
+            conn,
+            [at] * count,
+            [schedule] * count,
+            overlap=OVERLAPS[group],
+            label=group,
+            jitter_window=window,
+            task="benchmarks.noted",
+        )
+        for group in herd.groups
+    }
+    return Planned(at=at, window=window, jobs=jobs)
+
+
+def _figures(
+    conn: psycopg.Connection[Any],
+    plan: Planned,
+    group: str,
+    ledger: Counter[bytes],
+    limit: int,
+) -> dict[str, Any]:
+    """Return what became of a group, by the database and by the ledger outside."""
+    jobs = plan.jobs[group]
+    [(runs, distinct, p50, p99, ready, done)] = conn.execute(
+        FIGURES, [*_ids(plan.at), group]
+    ).fetchall()
+    times = [ledger[run_id(job, plan.at, 0, partition_of(job)).bytes] for job in jobs]
+    row = {
+        "timers": len(jobs),
+        "jitter": f"{plan.window // 1000} s" if plan.window else "off",
+        "jobs": group,
+        "ready_s": ready,
+        "executed_s": done,
+        **in_ms(p50, p99),
+        "lost": max(times.count(0), len(jobs) - distinct),
+        "doubled": max(sum(n - 1 for n in times if n > 1), runs - distinct),
+    }
+    if runs and not plan.window:
+        row["runs_per_s"] = round(runs / done)
+        row["of_bare"] = round(runs / done / limit, 2)
+    return row
+
+
+def _wait_until_shared(conn: psycopg.Connection[Any]) -> None:
     """Return once both schedulers hold half of the partitions."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        shares = stage.conn.execute(
+        shares = conn.execute(
             "SELECT count(*) FROM chrono_partition GROUP BY owner"
         ).fetchall()
-        if shares == [(32,), (32,)]:
+        if shares == [(PARTITIONS // 2,), (PARTITIONS // 2,)]:
             return
         time.sleep(0.1)
     raise SystemExit("the schedulers do not share the partitions")
 
 
-def _leader(stage: Stage) -> Any:
+def _leader(conn: psycopg.Connection[Any], running: Stack) -> subprocess.Popen[bytes]:
     """Return the process that leads partition 0."""
-    [(owner,)] = stage.conn.execute(
+    [(owner,)] = conn.execute(
         "SELECT owner FROM chrono_partition WHERE id = 0"
     ).fetchall()
     pid = int(owner.split(":")[-2])
-    return next(p for p in stage.running.schedulers if p.pid == pid)
+    return next(p for p in running.schedulers if p.pid == pid)
 
 
-def _wait_until_executed(
-    stage: Stage, ids: tuple[uuid.UUID, uuid.UUID], count: int
-) -> None:
-    """Return once so many runs of an instant are settled, or long after."""
+def _wait_until_executed(conn: psycopg.Connection[Any], plan: Planned) -> None:
+    """Return once all runs of a herd are settled, or long after they should be."""
+    sleep_until(conn, plan.at + plan.window)
+    expected = sum(map(len, plan.jobs.values()))
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
-        [(settled,)] = stage.conn.execute(
-            "SELECT count(*) FROM chrono_run WHERE id >= %s AND id < %s", ids
+        [(settled,)] = conn.execute(
+            "SELECT count(*) FROM chrono_run WHERE id >= %s AND id < %s", _ids(plan.at)
         ).fetchall()
-        if settled >= count:
+        if settled >= expected:
             return
         time.sleep(0.2)
 
 
-def _lowest_id(moment: Millis) -> uuid.UUID:
-    """Return the lowest id that a run of an instant may have."""
-    return uuid.UUID(int=moment << 80)
+def _ids(moment: Millis) -> tuple[uuid.UUID, uuid.UUID]:
+    """Return the lowest run id of an instant and that of the next."""
+    return uuid.UUID(int=moment << 80), uuid.UUID(int=(moment + 1) << 80)
 
 
 def verdict(

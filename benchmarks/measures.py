@@ -69,15 +69,12 @@ class Stage:
 
 
 @contextlib.contextmanager
-def measured(bench: Rig, **processes: Any) -> Iterator[Stage]:
-    """Yield a stage; its processes end and its database goes in the end.
-
-    ``processes`` are the options of :func:`benchmarks.rig.stack`.
-    """
+def measured(bench: Rig) -> Iterator[Stage]:
+    """Yield a stage; its processes end and its database goes in the end."""
     with (
         bench.database() as url,
         psycopg.connect(url, autocommit=True) as conn,
-        stack(url, **processes) as running,
+        stack(url) as running,
     ):
         meter = Meter(conn, bench.server, running)
         yield Stage(conn=conn, running=running, meter=meter)

@@ -22,7 +22,7 @@ from apps.console.who import actor_of, now_of
 from apps.runtime.django_session import raw_connection
 from apps.tenants import audit, keys
 from apps.tenants.actor import ActorKind, Scope
-from apps.tenants.directory import create_tenant
+from apps.tenants.directory import change_timezone, create_tenant
 from apps.tenants.event import Event
 from apps.tenants.models import DEFAULT_TENANT, ApiKey, AuditEvent, Tenant
 from chrono.rules.instants import Millis, from_millis, to_millis
@@ -34,6 +34,7 @@ PAGES = {
     "job": "chrono_jobs_job_change",
     "run": "chrono_console_run_change",
     "key": f"{KEY}_change",
+    "tenant": "chrono_tenants_tenant_change",
 }
 
 
@@ -44,10 +45,22 @@ class TenantForm(ReasonForm):
     field_order = ("name", "reason")
 
 
+class ZoneForm(ReasonForm):
+    """A tenant's time zone."""
+
+    timezone = forms.CharField(
+        max_length=100,
+        label="Time zone",
+        help_text="Of new cron jobs that name none. Jobs that are there stay as they "
+        "are.",
+    )
+    field_order = ("timezone", "reason")
+
+
 class TenantAdmin(KeysetAdmin):
     """Who owns jobs, keys and runs."""
 
-    list_display = ("name", "number", "created")
+    list_display = ("named", "number", "timezone", "created")
     list_display_links = None
     newest_first = False
 
@@ -55,6 +68,11 @@ class TenantAdmin(KeysetAdmin):
     def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
         page = super().fetch(request, cl, after)
         return _dated(page, cl.now)
+
+    @admin.display(description="Name")
+    def named(self, tenant: Any) -> SafeString:
+        """Return the name as a link."""
+        return shown.link(PAGES["tenant"], tenant.name, tenant.pk)
 
     @admin.display(description="Id")
     def number(self, tenant: Any) -> int:
@@ -78,10 +96,10 @@ class TenantAdmin(KeysetAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Make a tenant; there is nothing about one to be changed."""
+        """Make a tenant, or change the time zone of one."""
         listed = reverse("admin:chrono_tenants_tenant_changelist")
         if object_id is not None:
-            raise Http404
+            return self._change(request, object_id, listed)
 
         def act(given: Mapping[str, Any]) -> tuple[str, str]:
             tenant = create_tenant(
@@ -96,6 +114,35 @@ class TenantAdmin(KeysetAdmin):
             form=TenantForm,
         )
         return ask(request, self, question, way=crumbs(self), act=act, back=listed)
+
+    def _change(
+        self, request: HttpRequest, object_id: str, listed: str
+    ) -> HttpResponse:
+        rows = self.get_queryset(request)
+        number = int(object_id) if object_id.isdecimal() else 0
+        tenant = rows.filter(pk=number).first() if number < 1 << 31 else None
+        if tenant is None:
+            raise Http404
+
+        def act(given: Mapping[str, Any]) -> tuple[str, str]:
+            changed = change_timezone(
+                tenant.pk,
+                given["timezone"],
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
+            verb = "is now" if changed else "was already"
+            return f"The time zone {verb} {given['timezone']}.", listed
+
+        question = Question(
+            title=f"Tenant {tenant.name}",
+            text="A tenant is never renamed and never deleted.",
+            button="Save",
+            form=ZoneForm,
+            initial={"timezone": tenant.timezone},
+        )
+        way = crumbs(self, (tenant.name, ""))
+        return ask(request, self, question, way=way, act=act, back=listed)
 
 
 class KeyForm(ReasonForm):

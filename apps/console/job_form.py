@@ -20,7 +20,7 @@ from apps.jobs.definition import (
     parse_definition,
     parse_schedule,
 )
-from apps.jobs.public import HIDDEN, definition_fields
+from apps.jobs.public import HIDDEN, definition_fields, has_chosen_start
 from apps.jobs.store import Job
 from apps.jobs.target import METHODS, parse_target
 from apps.tenants.models import Tenant
@@ -29,7 +29,7 @@ from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.jitter import default_window
-from chrono.rules.policy import OVERLAP_POLICIES
+from chrono.rules.policy import POLICY_FIELDS
 from chrono.rules.schedule import schedule_from_json
 from chrono.rules.states import Priority
 
@@ -42,13 +42,16 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
                 ("cron", "timezone"),
                 ("dst_gap", "dst_fold"),
                 "seconds",
-                ("interval", "starts_at"),
-                "run_at",
+                ("interval", "fixed_delay", "run_at"),
+                ("starts_at", "ends_at"),
+                "remaining_runs",
                 ("jitter_window", "time_critical"),
             ],
-            "description": "Exactly one of cron, interval and run at.",
+            "description": "Exactly one of cron, interval, fixed delay and run at.",
         },
     ),
+    ("When it is late or missed", {"fields": [("catchup_policy", "max_delay")]}),
+    ("Overlap", {"fields": [("overlap_policy", "max_concurrent_runs")]}),
     (
         "Target",
         {
@@ -57,17 +60,25 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
                 ("method", "url", "timeout"),
                 "headers",
                 "payload",
+                ("queue", "priority"),
             ]
         },
     ),
     (
-        "Policies",
+        "Retries",
         {
             "fields": [
-                ("queue", "priority", "overlap_policy"),
                 ("max_attempts", "backoff_base", "backoff_cap"),
                 "retry_on",
+                "pause_on_failure",
             ]
+        },
+    ),
+    (
+        "Watching",
+        {
+            "fields": [("late_after", "max_runtime", "max_time_since_success")],
+            "description": "What is beyond one of these is reported, and goes on.",
         },
     ),
     ("This change", {"fields": ["paused", "reason", "version", "clone_of"]}),
@@ -90,7 +101,10 @@ BLAMED = {
 }
 """Which field of the form shows what is wrong with which of a definition."""
 
-_TEXTS = ("cron", "timezone", "interval", "run_at", "starts_at", "jitter_window")
+_TEXTS = (
+    *("cron", "timezone", "interval", "fixed_delay", "run_at"),
+    *("starts_at", "ends_at", "jitter_window"),
+)
 
 
 def _short(help_text: str = "", **options: Any) -> forms.CharField:
@@ -101,6 +115,10 @@ def _short(help_text: str = "", **options: Any) -> forms.CharField:
         help_text=help_text,
         **options,
     )
+
+
+def _number(help_text: str) -> forms.IntegerField:
+    return forms.IntegerField(required=False, help_text=help_text)
 
 
 def _choice(*words: str, **options: Any) -> forms.ChoiceField:
@@ -125,7 +143,12 @@ class JobForm(forms.Form):
         max_length=2000,
         attrs={"class": "vTextField chrono-code"},
     )
-    timezone = _short(max_length=200, label="Time zone", attrs={"list": "zones"})
+    timezone = _short(
+        "Left out: the tenant's; a cron that has one keeps it.",
+        max_length=200,
+        label="Time zone",
+        attrs={"list": "zones"},
+    )
     seconds = forms.BooleanField(required=False, label="Six columns, seconds first")
     dst_gap = forms.ChoiceField(
         required=False,
@@ -145,10 +168,20 @@ class JobForm(forms.Form):
         ],
     )
     interval = _short("Every so often: 90s, 15m, 2h.", max_length=200)
+    fixed_delay = _short(
+        "So long after the end of each run: 5m.", max_length=200, label="Fixed delay"
+    )
     starts_at = _short(
-        "Where an interval counts from, as 2026-11-29T15:00:00Z; the job's creation "
-        "where left out.",
+        "No run before it, as 2026-11-29T15:00:00Z. Intervals and delays count from "
+        "it, or else from the job's creation.",
         max_length=200,
+        label="Starts at",
+    )
+    ends_at = _short(
+        "No run after it; one at it still.", max_length=200, label="Ends at"
+    )
+    remaining_runs = _number(
+        "It has ended after so many runs; another number counts anew."
     )
     run_at = _short(
         "Once, at an instant: 2026-11-29T15:00:00Z.", max_length=200, label="Run at"
@@ -161,6 +194,35 @@ class JobForm(forms.Form):
     time_critical = forms.BooleanField(
         required=False, label="Time critical: no jitter at all"
     )
+
+    catchup_policy = forms.ChoiceField(
+        required=False,
+        label="Of what was missed by more than a minute",
+        choices=[
+            ("run_once", "the newest runs, for all of them (run once)"),
+            ("run_all", "all run, oldest first (run all)"),
+            ("deadline", "those within the longest delay run (deadline)"),
+            ("skip", "none runs (skip)"),
+        ],
+    )
+    max_delay = _short(
+        "What could not begin within this is skipped.",
+        max_length=200,
+        label="Longest delay",
+    )
+    overlap_policy = forms.ChoiceField(
+        required=False,
+        label="While earlier runs are not over",
+        choices=[
+            ("skip", "do not run (skip)"),
+            ("buffer_one", "let one wait (buffer one)"),
+            ("buffer_all", "let all wait, up to 100 (buffer all)"),
+            ("cancel_other", "cancel the earlier ones, then run (cancel other)"),
+            ("terminate_other", "end the earlier ones at once (terminate other)"),
+            ("allow_all", "run beside them (allow all)"),
+        ],
+    )
+    max_concurrent_runs = _number("1 where left out, but any for allow all.")
 
     target_kind = _choice("http", "task", label="Kind")
     method = _choice(*METHODS)
@@ -188,11 +250,6 @@ class JobForm(forms.Form):
 
     queue = _short(max_length=200)
     priority = _choice(*(one.label for one in Priority))
-    overlap_policy = forms.ChoiceField(
-        required=False,
-        label="While the last run is not over",
-        choices=[(one, one.replace("_", " ")) for one in OVERLAP_POLICIES],
-    )
     max_attempts = forms.IntegerField(required=False, label="Attempts at most")
     backoff_base = _short(max_length=100, label="First wait up to")
     backoff_cap = _short(max_length=100, label="Waits at most")
@@ -202,6 +259,10 @@ class JobForm(forms.Form):
         choices=[(one, one.replace("_", " ")) for one in retry.SELECTABLE],
         widget=forms.CheckboxSelectMultiple,
     )
+    pause_on_failure = _number("The job is paused after so many dead runs in a row.")
+    late_after = _short("After it was due: 5m.", max_length=200, label="Not begun")
+    max_runtime = _short("Of an attempt: 90m.", max_length=200, label="Not over")
+    max_time_since_success = _short("36h.", max_length=200, label="No success")
 
     paused = forms.BooleanField(required=False, label="Begin paused")
     reason = _short("Optional; it is kept in the audit.", max_length=LONGEST_REASON)
@@ -304,6 +365,11 @@ class JobForm(forms.Form):
             "priority": given.get("priority"),
             "overlap_policy": given.get("overlap_policy"),
             "retry_policy": self._retry_policy(),
+            **{
+                name: given[name]
+                for name in POLICY_FIELDS
+                if given.get(name) not in (None, "")
+            },
         }
         if given.get("paused"):
             fields["paused"] = True
@@ -394,16 +460,18 @@ def initial_of(job: Job, *, clone: bool = False) -> dict[str, Any]:
         name: fields.get(name, "")
         for name in (*_TEXTS, "key", "name", "queue", "priority", "overlap_policy")
     }
+    policies = {name: fields[name] for name in POLICY_FIELDS}
     return {
         **initial_of_new(),
         **initial,
+        **policies,
         "tags": " ".join(job.tags),
         "key": f"{job.key}-copy"[:200] if clone else job.key,
         "tenant": str(job.tenant),
         "seconds": fields.get("seconds", False),
         "dst_gap": fields.get("dst_gap", "shift"),
         "dst_fold": fields.get("dst_fold", "first"),
-        "starts_at": "" if clone else fields.get("starts_at", ""),
+        "starts_at": fields["starts_at"] if has_chosen_start(job) else "",
         "jitter_window": _jitter_of(job),
         "target_kind": target.get("kind", "http"),
         "method": target.get("method", "POST"),
@@ -429,7 +497,6 @@ def initial_of_new() -> dict[str, Any]:
     """Return what the form of a new job begins with."""
     policy = retry.RetryPolicy()
     return {
-        "timezone": "UTC",
         "dst_gap": "shift",
         "dst_fold": "first",
         "method": "POST",

@@ -49,11 +49,14 @@ from apps.jobs.selectors import PAST_EVENT, read_jobs
 from apps.jobs.store import Job, LongRuns
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
+from apps.tenants.directory import find_timezone
 from apps.tenants.models import Tenant
+from chrono.rules import policy, words
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis, format_instant, parse_instant
 from chrono.rules.preview import Foreseen, foresee
+from chrono.rules.schedule import schedule_from_json
 from chrono.rules.watch import WatchKind
 
 PAGE = "chrono_jobs_job"
@@ -214,7 +217,9 @@ class JobAdmin(KeysetAdmin):
     list_filter = (
         filters.fields(
             filters.words("state", "State", ["active", "paused", "deleted"]),
-            filters.words("kind", "Schedule", ["cron", "interval", "once"]),
+            filters.words(
+                "kind", "Schedule", ["cron", "interval", "fixed_delay", "once"]
+            ),
             Input(name="queue", label="Queue", column="current__queue"),
             Input(name="tag", label="Tag", kind="tag"),
             filters.TENANT,
@@ -311,7 +316,8 @@ class JobAdmin(KeysetAdmin):
     @admin.display(description="Schedule")
     def when(self, job: Any) -> SafeString | str:
         """Return the schedule as a sentence, over what was written."""
-        written = job.public.get("cron") or job.public.get("interval") or ""
+        given = (job.public.get(kind) for kind in ("cron", "interval", "fixed_delay"))
+        written = next(filter(None, given), "")
         told = format_html(
             '{}<br><code class="quiet">{}</code>',
             job.public["schedule_text"].split(", counted from ")[0],
@@ -562,12 +568,22 @@ def _own_schedule(job: Job) -> dict[str, Any]:
     return {**fields, "jitter_window": format_duration(job.definition.jitter_window)}
 
 
+def _timezone(job: Job | None, tenant: int | None) -> str:
+    """Return the time zone of a cron that names none."""
+    own = None if job is None else job.definition.schedule.get("timezone")
+    if own is not None or tenant is None:
+        return str(own or "UTC")
+    return find_timezone(raw_connection(), tenant=tenant)
+
+
 def _foresee(
     fields: Mapping[str, Any], job: Job | None, now: Millis, *, tenant: int | None
 ) -> dict[str, Any] | None:
     """Return what a schedule will do; None where it is not valid, which is told."""
     try:
-        schedule, window = parse_schedule(fields, anchor=now)
+        schedule, window = parse_schedule(
+            fields, anchor=now, timezone=_timezone(job, tenant)
+        )
         found: Foreseen = foresee(
             schedule, after=now, count=FIRES, job_id=None if job is None else job.id
         )
@@ -644,6 +660,7 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
             shown.NOTHING if last is None else shown.link(RUN, _last(last), last["id"]),
         ),
         ("In 30 days", _counts(public) or "none skipped or missed"),
+        *_rules(job),
         ("Key", shown.code(job.key)),
         ("Tags", _tags(job.tags) if job.tags else shown.NOTHING),
         ("Id", shown.code(job.id)),
@@ -666,6 +683,22 @@ def _summary(job: Job, actor: Actor, now: Millis) -> dict[str, Any]:
         else shown.instant(job.paused_until, now),
         "facts": facts,
     }
+
+
+def _rules(job: Job) -> list[tuple[str, object]]:
+    """Return a job's policies in words; none where they cannot be read."""
+    try:
+        policies = policy.from_json(job.definition.policy)
+        overlap = policy.overlap_from_name(job.definition.overlap_policy)
+        schedule = schedule_from_json(job.definition.schedule)
+    except ChronoError:
+        return []
+    return [
+        ("Missed", words.missed(schedule, policies)),
+        ("Overlap", words.overlapping(overlap, policies.max_concurrent_runs)),
+        ("Failures", words.failing(policies.pause_on_failure)),
+        ("Reported", words.watching(policies)),
+    ]
 
 
 def _watched(job: Job, now: Millis) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.jobs.definition import Definition, parse_definition
-from apps.jobs.public import READ_ONLY, definition_fields
+from apps.jobs.public import READ_ONLY, definition_fields, has_chosen_start
 from apps.jobs.store import Job
 from chrono.rules.errors import BadValue, ChronoError
-from chrono.rules.instants import format_instant
 from chrono.rules.jitter import WIDEST_DEFAULT, default_window
 from chrono.rules.schedule import KINDS, SCHEDULE_FIELDS, schedule_from_json
 
@@ -53,9 +52,8 @@ def _drop_schedule(base: dict[str, Any], patch: Mapping[str, Any], job: Job) -> 
     same = given == ["cron"] and cron if "cron" in base else given[0] in base
     if same:
         return
-    if "cron" not in base and base.get("starts_at") == format_instant(job.created_at):
-        # Nobody chose it: it is where an interval counts from that names no start.
-        del base["starts_at"]
+    if not has_chosen_start(job):
+        base.pop("starts_at", None)
     for name in (*SCHEDULE_FIELDS.difference(_BOUNDS), *_REFUSED_BY.get(given[0], ())):
         base.pop(name, None)
 

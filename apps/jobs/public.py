@@ -109,6 +109,18 @@ def definition_fields(job: Job) -> dict[str, Any]:
     }
 
 
+def has_chosen_start(job: Job) -> bool:
+    """Return whether somebody chose the `starts_at` of a job's schedule.
+
+    An interval or a delay that is given none counts from the job's creation.
+    """
+    schedule = job.definition.schedule
+    start = schedule.get("starts_at")
+    if start is None:
+        return False
+    return "cron" in schedule or start != format_instant(job.created_at)
+
+
 def job_fields(
     job: Job,
     *,

@@ -36,6 +36,8 @@ LOOK_EVERY: Millis = 30_000
 """How often it looks whether something waits that nobody told of."""
 REST: Millis = 1_000
 MOST_JOBS = 200
+TURNS = 16
+"""How many jobs that catch up are looked at in a step: it is a rate's worth."""
 EVERYTHING = 1_000_000
 NOBODY = uuid.UUID(int=0)
 START = (-1, NOBODY)
@@ -61,6 +63,8 @@ class _Admission:
     job: Waiting
     count: int
     slot: bool
+    max_delay: Millis = 0
+    """How long after its due instant a run may begin; 0 for any time."""
 
 
 class Lane:
@@ -119,8 +123,8 @@ class Lane:
             and self._resting.get(one.job_id, 0) <= moment.now
         ]
         gate.awake |= bool(here)
-        # A look at a job costs something: at no more of them than may have a turn.
-        turns = here[:most]
+        # A look at a job with much to catch up costs some milliseconds.
+        turns = here[: min(most, TURNS)] if most < EVERYTHING else here
         seen = self._admit(gate, turns, most, moment, fired)
         if seen < len(here):
             gate.after = (here[seen - 1].part, here[seen - 1].job_id)
@@ -234,7 +238,10 @@ class Lane:
             free = min(free, most, max(1, most // 4))
             if free > 0:
                 most -= free
-                admissions.append(_Admission(job=job, count=free, slot=slot))
+                late = definition.policy.max_delay or 0
+                admissions.append(
+                    _Admission(job=job, count=free, slot=slot, max_delay=late)
+                )
         return admissions, len(jobs)
 
     def _fill(self, now: Millis) -> int:
@@ -292,6 +299,7 @@ class Lane:
             "job": [one.job.job_id for one in wanted],
             "count": [one.count for one in wanted],
             "slot": [one.slot for one in wanted],
+            "max_delay": [one.max_delay for one in wanted],
             "slice": moment.slice,
             "now": moment.override,
         }

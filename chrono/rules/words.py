@@ -9,6 +9,7 @@ from typing import assert_never
 from chrono.rules import cron, dialect
 from chrono.rules.dialect import Field, Reading
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, Millis, format_instant
+from chrono.rules.policy import OverlapPolicy, Policy
 from chrono.rules.schedule import CronSchedule, FixedDelay, Interval, Once, Schedule
 
 _MOST_TIMES = 6
@@ -48,6 +49,65 @@ def _sentence(schedule: Schedule) -> str:
     if isinstance(schedule, Once):
         return f"Once, at {format_instant(schedule.at)}."
     assert_never(schedule)
+
+
+def missed(schedule: Schedule, policy: Policy) -> str:
+    """Return what becomes of what a schedule missed, and of what is late."""
+    if isinstance(schedule, FixedDelay):
+        return "Nothing is missed: each run is counted from the one before."
+    within = "" if policy.max_delay is None else _length(policy.max_delay)
+    if policy.catchup_policy == "deadline":
+        return f"What is at most {within} late runs, oldest first."
+    text = {
+        "skip": "None of what was missed runs.",
+        "run_once": "Of what was missed the newest runs, and stands for all.",
+        "run_all": "All that was missed runs, oldest first.",
+    }[policy.catchup_policy]
+    return f"{text} Nothing begins more than {within} late." if within else text
+
+
+def overlapping(policy: OverlapPolicy, most: int | None) -> str:
+    """Return what becomes of an occurrence while ``most`` runs are live."""
+    if policy == "allow_all" and most is None:
+        return "It runs whatever else is live."
+    live = "another run is" if most in (None, 1) else f"{most} runs are"
+    text = {
+        "skip": "it does not run",
+        "buffer_one": "one waits for its turn, and no more",
+        "buffer_all": "all wait for their turn",
+        "cancel_other": "the oldest is cancelled, and it runs once that is over",
+        "terminate_other": "the oldest is ended at once, and it runs",
+        "allow_all": "it does not run",
+    }[policy]
+    return f"While {live} live, {text}."
+
+
+def failing(most: int | None) -> str:
+    """Return what dead runs do to their job."""
+    if most is None:
+        return "However many runs die, it goes on."
+    return (
+        f"It is paused after {most} dead runs in a row."
+        if most > 1
+        else ("It is paused after a dead run.")
+    )
+
+
+def watching(policy: Policy) -> str:
+    """Return what of a job is reported."""
+    watched = (
+        ("a run that has not begun {} after it was due", policy.late_after),
+        ("an attempt of more than {}", policy.max_runtime),
+        ("{} without a success", policy.max_time_since_success),
+    )
+    named = [text.format(_length(limit)) for text, limit in watched if limit]
+    text = _list(named) or "nothing"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _length(length: Millis) -> str:
+    text = duration(length)
+    return text if text[0].isdigit() else f"1 {text}"
 
 
 def duration(length: Millis) -> str:

@@ -103,6 +103,33 @@ def test_a_tenant_is_made_once(client, conn):
     assert audited(conn) == [("tenant.create", "ada", "new")]
 
 
+def test_a_tenant_s_time_zone_is_changed_with_a_reason(client, conn):
+    address = reverse("admin:chrono_tenants_tenant_change", args=[1])
+    assert fields_of(client.get(address).content.decode())["timezone"] == "UTC"
+    sent = {"timezone": "Europe/Berlin", "reason": "we moved"}
+    listed = client.post(address, sent, follow=True).content.decode()
+    assert "is now Europe/Berlin" in listed
+    assert address in listed
+    again = client.post(address, sent, follow=True).content.decode()
+    assert "was already Europe/Berlin" in again
+    assert conn.execute(
+        "SELECT actor, reason, before, after FROM chrono_audit_event "
+        "WHERE action = 'tenant.change'"
+    ).fetchall() == [
+        ("ada", "we moved", {"timezone": "UTC"}, {"timezone": "Europe/Berlin"})
+    ]
+    for zone in ("", "Mars/Base", "../UTC", "europe/berlin ", "CEST", "a\x00b"):
+        answer = client.post(address, {"timezone": zone})
+        assert answer.status_code == 422, zone
+        assert list(answer.context_data["fieldsets"].form.errors) == ["timezone"], zone
+    assert conn.execute("SELECT timezone FROM chrono_tenant").fetchall() == [
+        ("Europe/Berlin",)
+    ]
+    for nobody in ("0", "77", "x", "9" * 40):
+        address = reverse("admin:chrono_tenants_tenant_change", args=[nobody])
+        assert client.get(address).status_code == 404
+
+
 def test_changes_of_people_are_in_the_audit_without_passwords(client, conn):
     add = reverse("admin:auth_user_add")
     fields = fields_of(client.get(add).content.decode())

@@ -4,11 +4,13 @@ import json
 import uuid
 from typing import Any
 
+import pytest
 from django.urls import reverse
 
 from apps.jobs import store
-from apps.jobs.public import HIDDEN
+from apps.jobs.public import HIDDEN, definition_fields
 from apps.runtime.django_session import raw_connection
+from apps.tenants.directory import change_timezone
 from tests.console.conftest import ACTOR
 from tests.console.forms import fields_of
 
@@ -101,6 +103,73 @@ def test_a_created_job_is_what_was_typed_and_who_did_it_is_known(client, conn):
     assert events(conn, job.id) == [("job.create", "ada", "user", "the board asked")]
 
 
+DELAY = {"cron": "", "timezone": "", "fixed_delay": "5m"}
+ONE_RUN = {"remaining_runs": "1"}
+POLICIES = {
+    "starts_at": "2027-01-01T00:00:00Z",
+    "ends_at": "2030-01-01T00:00:00Z",
+    "remaining_runs": 40,
+    "catchup_policy": "deadline",
+    "max_delay": "2h",
+    "overlap_policy": "buffer_all",
+    "max_concurrent_runs": 3,
+    "pause_on_failure": 5,
+    "late_after": "5m",
+    "max_runtime": "90m",
+    "max_time_since_success": "36h",
+}
+
+
+def test_every_policy_and_bound_is_typed_shown_and_told_in_words(client):
+    answer = send(client, page("add"), **NEW, **POLICIES)
+    assert answer.status_code == 302, answer.context_data["form"].errors
+    address = answer.headers["Location"]
+    fields = definition_fields(job_at(address))
+    assert {name: fields[name] for name in POLICIES} == POLICIES
+    shown = client.get(address).content.decode()
+    typed = fields_of(shown)
+    assert {name: typed[name] for name in POLICIES} == {
+        name: str(value) for name, value in POLICIES.items()
+    }
+    for said in (
+        "until 2030-01-01T00:00:00Z",
+        "What is at most 2 hours late runs, oldest first.",
+        "While 3 runs are live, all wait for their turn.",
+        "It is paused after 5 dead runs in a row.",
+        "has not begun 5 minutes after it was due, an attempt of more than 90 minutes",
+        "36 hours without a success",
+    ):
+        assert said in shown, said
+
+
+def test_a_preview_knows_the_bounds_and_the_fixed_delay(client):
+    bounds = {"starts_at": "2090-01-01T00:00:00Z", "ends_at": "2090-01-02T23:00:00Z"}
+    text = send(client, page("add"), "_preview", **NEW, **bounds).content.decode()
+    assert text.count("02:30:00-05:00") == 2
+    delay = {**NEW, "cron": "", "timezone": "", "fixed_delay": "5m"}
+    text = send(client, page("add"), "_preview", **delay).content.decode()
+    assert "Each 5 minutes after the end of the run before." in text
+    assert "fixed-delay" in text
+    answer = send(client, page("add"), **delay)
+    assert answer.status_code == 302, answer.context_data["form"].errors
+    shown = client.get(answer.headers["Location"]).content.decode()
+    assert "Nothing is missed" in shown
+    assert fields_of(shown)["starts_at"] == "", "nobody chose it"
+
+
+def test_a_cron_without_a_zone_is_in_its_tenant_s(client):
+    change_timezone(1, "Asia/Tokyo", actor=ACTOR)
+    new = {**NEW, "timezone": ""}
+    text = send(client, page("add"), "_preview", **new).content.decode()
+    assert "At 02:30 every day, Asia/Tokyo time." in text
+    address = send(client, page("add"), **new).headers["Location"]
+    assert job_at(address).definition.schedule["timezone"] == "Asia/Tokyo"
+    change_timezone(1, "Europe/Berlin", actor=ACTOR)
+    answer = send(client, address, timezone="", cron="30 3 * * *")
+    assert answer.status_code == 302
+    assert job_at(address).definition.schedule["timezone"] == "Asia/Tokyo"
+
+
 WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"key": ""}, "key", "key has 1 to 200 characters"),
     ({"key": "a\x07b"}, "key", "no control characters"),
@@ -146,6 +215,35 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"max_attempts": "0"}, "max_attempts", "max_attempts"),
     ({"backoff_cap": "soon"}, "backoff_cap", "duration"),
     ({"tenant": "77"}, "tenant", "valid choice"),
+    ({"fixed_delay": "5m"}, "fixed_delay", "exactly one"),
+    ({**DELAY, "fixed_delay": "0s"}, "fixed_delay", "between"),
+    ({**DELAY, "max_delay": "1h"}, "max_delay", "misses nothing"),
+    ({**DELAY, "catchup_policy": "skip"}, "catchup_policy", "misses nothing"),
+    ({"ends_at": "2001-01-01T00:00:00Z"}, "ends_at", "over before"),
+    ({"starts_at": "soon"}, "starts_at", "ISO 8601"),
+    ({"ends_at": "9999-12-31T00:00:00Z"}, "ends_at", "1970 to 9998"),
+    (
+        {"starts_at": "2031-01-01T00:00:00Z", "ends_at": "2030-01-01T00:00:00Z"},
+        "ends_at",
+        "before starts_at",
+    ),
+    ({"remaining_runs": "0"}, "remaining_runs", "from 1 to"),
+    ({"remaining_runs": "many"}, "remaining_runs", "whole number"),
+    (
+        {"cron": "", "run_at": "2090-01-01T00:00:00Z", "timezone": "", **ONE_RUN},
+        "remaining_runs",
+        "one occurrence",
+    ),
+    ({"catchup_policy": "deadline"}, "max_delay", "needs max_delay"),
+    ({"catchup_policy": "never"}, "catchup_policy", "valid choice"),
+    ({"max_delay": "soon"}, "max_delay", "duration"),
+    ({"overlap_policy": "never"}, "overlap_policy", "valid choice"),
+    ({"max_concurrent_runs": "1001"}, "max_concurrent_runs", "from 1 to 1000"),
+    ({"max_concurrent_runs": "9" * 5000}, "max_concurrent_runs", "whole number"),
+    ({"pause_on_failure": "-1"}, "pause_on_failure", "from 1 to 100"),
+    ({"late_after": "0s"}, "late_after", "at least 1s"),
+    ({"max_runtime": "60"}, "max_runtime", "duration"),
+    ({"max_time_since_success": "x\x00"}, "max_time_since_success", "Null"),
 ]
 """What is typed in place of what is right, and what is said beside which field."""
 
@@ -221,6 +319,9 @@ def test_saving_what_is_shown_changes_nothing(client, make_job):
             {"cron": "0 0 3 * * *", "seconds": True, "jitter_window": "7s"},
             {"cron": "@every 90s"},
             {"tags": ["payroll", "region:eu"]},
+            POLICIES,
+            {"cron": None, "fixed_delay": "5m", "ends_at": "2090-01-01T00:00:00Z"},
+            {"cron": None, "interval": "5m", "starts_at": "2026-01-01T00:00:00Z"},
         )
     ):
         seen = make_job(**{**fields, "key": f"job-{number}"})
@@ -256,6 +357,30 @@ def test_a_clone_has_all_but_the_key_and_its_secrets_unseen(client, make_job):
     assert clone.definition.target["url"] == HTTP["url"]
     assert clone.definition.payload == {"secret": "hush-payload"}
     assert clone.tags == ("eu", "pay")
+
+
+def test_a_clone_has_the_same_policies_and_bounds(client, make_job):
+    started = {"cron": None, "interval": "5m", "starts_at": "2026-01-01T00:00:00Z"}
+    for n, made in enumerate((POLICIES, started, {"cron": None, "fixed_delay": "5m"})):
+        seen = make_job(**made, key=f"k{n}")
+        answer = send(client, f"{page('add')}?clone={seen.job}")
+        assert answer.status_code == 302, answer.context_data["form"].errors
+        fields = definition_fields(job_at(answer.headers["Location"]))
+        old = definition_fields(job_at(page("change", seen.job)))
+        differ = {name for name in fields if fields[name] != old[name]}
+        assert differ == ({"key"} if n < 2 else {"key", "starts_at"})
+
+
+@pytest.mark.parametrize("new", ["cron", "fixed_delay"])
+def test_another_kind_of_schedule_keeps_no_start_that_nobody_chose(
+    client, make_job, new
+):
+    seen = make_job(cron=None, interval="15m")
+    changes = {"interval": "", new: {"cron": "0 9 * * *"}.get(new, "5m")}
+    answer = send(client, page("change", seen.job), **changes)
+    assert answer.status_code == 302, answer.context_data["form"].errors
+    schedule = job_at(page("change", seen.job)).definition.schedule
+    assert ("starts_at" in schedule) is (new == "fixed_delay")
 
 
 def test_a_secret_cannot_be_what_stands_for_one(client):

@@ -4,7 +4,8 @@ import pytest
 
 from apps.jobs import applying
 from apps.jobs.applying import Removal, apply
-from apps.jobs.commands import create_job, pause_job
+from apps.jobs.commands import COMMAND, create_job, pause_job
+from apps.tenants.directory import change_timezone
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import DAY, parse_instant
 from tests.support.definitions import definition
@@ -44,6 +45,23 @@ def test_a_definition_that_says_nothing_of_a_pause_leaves_it(ledger):
     assert ledger.job(job)["paused"]
     apply([definition(interval="10s", paused=False)], now=NOON)
     assert not ledger.job(job)["paused"]
+
+
+def test_a_list_without_zones_moves_no_job_when_its_tenant_does(ledger):
+    wanted = [definition(key=f"k{n}", cron="0 9 * * *") for n in range(2)]
+    change_timezone(1, "Europe/Berlin", actor=COMMAND)
+    assert [one.actions for one in apply(wanted, now=NOON)] == [("created",)] * 2
+    change_timezone(1, "Asia/Tokyo", actor=COMMAND)
+    for dry_run in (True, False):
+        done = apply(wanted, dry_run=dry_run, now=NOON)
+        assert [one.actions for one in done] == [("unchanged",)] * 2
+    apply([definition(key="k2", cron="0 9 * * *"), *wanted], now=NOON)
+    assert ledger.rows(
+        "SELECT j.key, r.schedule ->> 'timezone' FROM chrono_job j "
+        "JOIN chrono_job_revision r ON r.job_id = j.id ORDER BY j.key"
+    ) == [("k0", "Europe/Berlin"), ("k1", "Europe/Berlin"), ("k2", "Asia/Tokyo")]
+    named = definition(key="k0", cron="0 9 * * *", timezone="UTC")
+    assert apply([named], now=NOON)[0].actions == ("changed",)
 
 
 def test_one_bad_entry_and_nothing_is_applied(ledger):

@@ -161,6 +161,7 @@ def test_letting_in_and_bulk_edits_in_opposite_orders_never_deadlock(
         "job": [job.id for job in jobs],
         "count": [1, 1, 1],
         "slot": [True, True, True],
+        "max_delay": [0, 0, 0],
         "slice": 0,
         "now": None,
     }

@@ -225,6 +225,7 @@ class Leader:
                 "job": [job.id for job in jobs],
                 "count": [count for _ in jobs],
                 "slot": [True for _ in jobs],
+                "max_delay": [0 for _ in jobs],
                 "slice": 0,
                 "now": None,
             },

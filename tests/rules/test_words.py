@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from chrono.rules.instants import HOUR, SECOND
+from chrono.rules.policy import OVERLAP_POLICIES, from_json
 from chrono.rules.schedule import (
     CronSchedule,
     FixedDelay,
@@ -14,7 +15,7 @@ from chrono.rules.schedule import (
     resolve,
     validate,
 )
-from chrono.rules.words import describe
+from chrono.rules.words import describe, failing, missed, overlapping, watching
 from tests.architecture.sources import ROOT
 
 EXAMPLES = [
@@ -120,3 +121,55 @@ def test_every_accepted_expression_is_one_sentence(expression, seconds):
     assert said.endswith(", UTC.")
     assert "  " not in said
     assert not re.search(r" ,|of of|None", said)
+
+
+CRON = CronSchedule("0 9 * * *")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "Of what was missed the newest runs, and stands for all."),
+        ({"catchup_policy": "skip"}, "None of what was missed runs."),
+        ({"catchup_policy": "run_all"}, "All that was missed runs, oldest first."),
+        (
+            {"catchup_policy": "deadline", "max_delay": "1h"},
+            "What is at most 1 hour late runs, oldest first.",
+        ),
+        (
+            {"catchup_policy": "skip", "max_delay": "90m"},
+            "None of what was missed runs. Nothing begins more than 90 minutes late.",
+        ),
+    ],
+)
+def test_what_is_missed_is_said(fields, text):
+    assert missed(CRON, from_json(fields)) == text
+
+
+def test_a_fixed_delay_misses_nothing():
+    told = missed(FixedDelay(delay=1_000, anchor=0), from_json({}))
+    assert told.startswith("Nothing is missed")
+
+
+@pytest.mark.parametrize("policy", OVERLAP_POLICIES)
+def test_each_overlap_policy_is_a_sentence(policy):
+    one, several = overlapping(policy, None), overlapping(policy, 3)
+    assert one != several
+    assert "3 runs are live" in several
+    assert one.endswith(".")
+
+
+def test_failures_and_reports_are_said():
+    assert failing(None) == "However many runs die, it goes on."
+    assert failing(1) == "It is paused after a dead run."
+    assert failing(3) == "It is paused after 3 dead runs in a row."
+    assert watching(from_json({})) == "Nothing."
+    assert watching(from_json({"max_runtime": "1d"})) == (
+        "An attempt of more than 1 day."
+    )
+    assert watching(
+        from_json({"late_after": "5m", "max_time_since_success": "36h"})
+    ) == (
+        "A run that has not begun 5 minutes after it was due and 36 hours without a "
+        "success."
+    )

@@ -190,6 +190,25 @@ def test_a_run_that_catches_up_makes_a_live_one_skip(leader: Leader) -> None:
     assert leader.ready(job) == [NOON + 10 * MINUTE]
 
 
+def test_what_waits_beyond_its_deadline_does_not_begin(leader: Leader) -> None:
+    job = miss(leader, max_delay="70m", overlap_policy="allow_all")
+    leader.begin_anew(catchup_rate=0.001)
+    catch_up(leader)
+    waiting = leader.count("chrono_blocked")
+    # Twenty minutes later the first half hour of them is too late, the rest is not.
+    leader.clock.moment += 20 * MINUTE + 5 * SECOND
+    leader.begin_anew(catchup_rate=100_000)
+    let_in(leader, 8)
+    [(late,)] = leader.conn.execute(
+        "SELECT count(*) FROM chrono_run "
+        "WHERE job_id = %s AND state = 5 AND reason = 6",
+        [job],
+    ).fetchall()
+    assert late == 10
+    assert late + len(leader.ready(job)) >= waiting
+    assert leader.count("chrono_blocked") == 0
+
+
 def test_a_pause_holds_back_and_a_resume_lets_in(leader: Leader) -> None:
     job = miss(leader, overlap_policy="allow_all")
     catch_up(leader)

@@ -17,6 +17,7 @@ from apps.jobs.commands import create_job
 from apps.jobs.definition import parse_definition
 from apps.runtime.locks import PARTITION_LOCKS
 from chrono.rules.instants import to_millis
+from chrono.rules.zones import data_version
 from tests.support import pg, skewed
 from tests.support.relay import pooled
 from tests.worker.support import wait_for
@@ -108,6 +109,7 @@ def test_one_that_is_told_to_stop_hands_over_within_two_seconds(
     assert time.monotonic() - told < 2
     lines = said(process)
     assert process.returncode == 0, lines
+    assert any(f"time zones of {data_version()}" in line for line in lines)
     assert not [line for line in lines if "Traceback" in line or "ERROR" in line]
     assert [n.channel for n in conn.notifies(timeout=5, stop_after=1)] == [
         "chrono_leadership"

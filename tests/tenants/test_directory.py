@@ -2,9 +2,16 @@
 
 import pytest
 
+from apps.runtime.django_session import raw_connection
 from apps.tenants import keys
-from apps.tenants.directory import create_tenant, find_tenant
+from apps.tenants.directory import (
+    change_timezone,
+    create_tenant,
+    find_tenant,
+    find_timezone,
+)
 from apps.tenants.errors import BadName, Forbidden, TenantNameTaken, TenantNotFound
+from chrono.rules.errors import UnknownTimezone
 from tests.tenants.conftest import ACTOR
 
 
@@ -33,6 +40,43 @@ def test_a_tenant_s_admin_makes_no_other(keyring):
     admin = keys.verify(keyring.issue(scopes=["admin"]).text).actor()
     with pytest.raises(Forbidden):
         create_tenant("acme", actor=admin)
+
+
+def test_a_time_zone_is_changed_and_written_down_once(keyring):
+    conn = raw_connection()
+    assert find_timezone(conn, tenant=1) == "UTC"
+    assert change_timezone(1, "Asia/Tokyo", actor=ACTOR, reason="moved")
+    assert not change_timezone(1, "Asia/Tokyo", actor=ACTOR)
+    assert find_timezone(conn, tenant=1) == "Asia/Tokyo"
+    assert keyring.events() == [(1, "command", "tests", "tenant.change", "1", "moved")]
+
+
+@pytest.mark.parametrize("zone", ["", "Mars/Base", "utc", "Asia/Tokyo\x00", "+02:00"])
+def test_a_time_zone_is_one_of_the_database(keyring, zone):
+    with pytest.raises(UnknownTimezone):
+        change_timezone(1, zone, actor=ACTOR)
+    assert keyring.events() == []
+
+
+def test_only_who_sees_a_tenant_changes_its_zone(keyring):
+    other = create_tenant("acme", actor=ACTOR)
+    admin = keys.verify(keyring.issue(scopes=["admin"]).text).actor()
+    assert change_timezone(1, "Asia/Tokyo", actor=admin)
+    for tenant in (other.pk, 77):
+        with pytest.raises(TenantNotFound):
+            change_timezone(tenant, "Asia/Tokyo", actor=admin)
+    writer = keys.verify(keyring.issue(scopes=["write"]).text).actor()
+    with pytest.raises(Forbidden):
+        change_timezone(1, "UTC", actor=writer)
+    with pytest.raises(TenantNotFound):
+        find_timezone(raw_connection(), tenant=77)
+
+
+def test_old_code_makes_tenants_without_a_zone(database):
+    raw_connection().execute(
+        "INSERT INTO chrono_tenant (name, created_at) VALUES ('old', now())"
+    )
+    assert find_tenant("old").timezone == "UTC"
 
 
 def test_there_is_no_tenant_but_those_made(database):

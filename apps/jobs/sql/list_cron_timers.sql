@@ -29,5 +29,6 @@ LEFT JOIN LATERAL (
     JOIN chrono_job_revision r ON r.job_id = j.id AND r.revision = j.revision
     WHERE j.id = t.ref AND j.version = t.version AND NOT j.paused
         AND j.deleted_at IS NULL AND r.schedule ->> 'cron' IS NOT NULL
+    LIMIT 1
 ) j ON true
 ORDER BY t.due_at, t.ref

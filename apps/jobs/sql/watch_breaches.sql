@@ -11,11 +11,16 @@ WITH looked AS MATERIALIZED (
         > (%(job)s::uuid, %(kind)s::smallint, %(run)s::uuid)
     ORDER BY job_id, kind, run_id LIMIT %(limit)s::integer
 ), ended AS MATERIALIZED (
-    SELECT id FROM chrono_run
-    WHERE id = ANY(ARRAY(SELECT run_id FROM looked WHERE kind < 3))
-    UNION ALL
-    SELECT id FROM chrono_run_kept
-    WHERE id = ANY(ARRAY(SELECT run_id FROM looked WHERE kind < 3))
+    -- With an order asked for and no sort allowed, no index but the key can answer.
+    (
+        SELECT id FROM chrono_run
+        WHERE id = ANY(ARRAY(SELECT run_id FROM looked WHERE kind < 3))
+        ORDER BY id, part
+    ) UNION ALL (
+        SELECT id FROM chrono_run_kept
+        WHERE id = ANY(ARRAY(SELECT run_id FROM looked WHERE kind < 3))
+        ORDER BY id, part
+    )
 ), again AS MATERIALIZED (
     SELECT t.ref FROM chrono_timer t
     WHERE t.kind = 4 AND t.attempt > 1 AND t.part = ANY(ARRAY(SELECT part FROM looked))

@@ -1,10 +1,12 @@
 -- Let the first waiting runs of some jobs in: from behind their gate to the workers.
--- writes: blocked ready slot
--- moves: blocked -> ready
+-- writes: blocked ready slot run
+-- moves: blocked -> ready | skipped
 -- locks: partition rows in id order FOR SHARE, then blocked rows
 -- index: chrono_blocked_order (gate, part, job_id, due_at)
 --
--- Guard as in fire_if_held: a leader that is none any more lets nobody in.
+-- Guard as in fire_if_held: a leader that is none any more lets nobody in. A run that
+-- waited longer than its job's max_delay does not begin: it is skipped, past its deadline,
+-- unless a person asked for it.
 WITH locked AS MATERIALIZED (
     SELECT id, fence, term, epoch FROM chrono_partition
     WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
@@ -16,9 +18,15 @@ WITH locked AS MATERIALIZED (
         ) AS g (id, fence, term, epoch)
     )
 ), first AS MATERIALIZED (
-    SELECT w.slot, h.fence AS held_fence, b.* FROM unnest(
-        %(part)s::smallint[], %(job)s::uuid[], %(count)s::integer[], %(slot)s::boolean[]
-    ) AS w (part, job, count, slot)
+    SELECT w.slot, h.fence AS held_fence, b.*, (
+            b.backfill IS NULL AND b.due_at < coalesce(
+                to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp()
+            ) - nullif(w.max_delay, 0) * interval '1 millisecond'
+        ) IS TRUE AS too_late
+    FROM unnest(
+        %(part)s::smallint[], %(job)s::uuid[], %(count)s::integer[],
+        %(slot)s::boolean[], %(max_delay)s::bigint[]
+    ) AS w (part, job, count, slot, max_delay)
     JOIN held h ON h.id = w.part
     CROSS JOIN LATERAL (
         SELECT b.ctid AS tid, b.* FROM chrono_blocked b
@@ -32,7 +40,7 @@ WITH locked AS MATERIALIZED (
     DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(SELECT tid FROM first))
 ), counted AS (
     INSERT INTO chrono_slot (part, job_id, run_id)
-    SELECT part, job_id, run_id FROM first WHERE slot
+    SELECT part, job_id, run_id FROM first WHERE slot AND NOT too_late
     ON CONFLICT DO NOTHING
 ), readied AS (
     INSERT INTO chrono_ready (
@@ -41,6 +49,16 @@ WITH locked AS MATERIALIZED (
     )
     SELECT due_at, clock_timestamp(), run_id, job_id, tag, held_fence, revision, tenant,
         part, priority, attempt, %(slice)s::smallint, queue
-    FROM first
+    FROM first WHERE NOT too_late
+), skipped AS (
+    INSERT INTO chrono_run (
+        due_at, dispatched_at, finished_at, id, job_id, fence, revision, tenant, part,
+        state, reason, priority, attempt, queue
+    )
+    SELECT due_at, dispatched_at, clock_timestamp(), run_id, job_id, held_fence,
+        revision, tenant, part, 5, 6, priority, attempt, queue
+    FROM first WHERE too_late
+    ON CONFLICT DO NOTHING
 )
-SELECT (SELECT array_agg(id) FROM held), (SELECT array_agg(queue) FROM first)
+SELECT (SELECT array_agg(id) FROM held),
+    (SELECT array_agg(queue) FROM first WHERE NOT too_late)

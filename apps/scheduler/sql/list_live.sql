@@ -27,7 +27,9 @@ WITH wanted AS MATERIALIZED (
         ORDER BY o.scheduled_for DESC LIMIT 1
     ) o
 ), settled AS MATERIALIZED (
-    SELECT id FROM chrono_run WHERE id = ANY(ARRAY(SELECT run_id FROM begun))
+    -- With an order asked for and no sort allowed, no index but the key can answer.
+    (SELECT id FROM chrono_run WHERE id = ANY(ARRAY(SELECT run_id FROM begun))
+    ORDER BY id, part)
     UNION ALL
     SELECT id FROM chrono_run_kept WHERE id = ANY(ARRAY(SELECT run_id FROM begun))
 )
