@@ -91,7 +91,7 @@ def fires(
         if first <= (moment := _instant(schedule["run_at"])) <= last:
             yield moment
     else:
-        raise Unreadable(f"no cron, interval or run_at in {sorted(schedule)}")
+        raise Unreadable("neither cron, interval nor run_at")
 
 
 def _instant(text: Any) -> Millis:

@@ -296,5 +296,5 @@ def test_the_oracle_shares_nothing_and_decides_nothing():
         for p in [*within("chrono", ".py"), *within("apps", ".py")]
         if "chrono.rules.oracle" in set(imported(p))
     }
-    assert askers <= {"chrono/rules/ledger.py", "apps/jobs/audit.py"}
+    assert askers <= {"chrono/rules/ledger.py", "apps/jobs/audit_trial.py"}
     assert ROOT in path.parents
