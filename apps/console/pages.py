@@ -1,5 +1,6 @@
 """Pages of our own inside the admin's frame, and the one that asks before it acts."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast, override
@@ -40,6 +41,10 @@ class InstantField(forms.Field):
 
     @override
     def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            # The browser's field takes no zone, which an address may well have.
+            with contextlib.suppress(ChronoError):
+                value = read_instant(value.strip())
         return format_instant(value)[:-1] if isinstance(value, int) else value
 
 

@@ -37,7 +37,7 @@ from apps.jobs.store import BackfillRow, Job, NumberedRevision
 from apps.runs.selectors import state_of
 from apps.runtime.django_session import raw_connection
 from chrono.rules.errors import ChronoError
-from chrono.rules.instants import DAY, MINUTE, Millis, format_instant
+from chrono.rules.instants import DAY, MINUTE, SECOND, Millis, format_instant
 from chrono.rules.keys import scheduled_for_of
 from chrono.rules.schedule import schedule_from_json
 
@@ -288,16 +288,18 @@ def why_link(job: UUID, text: object, at: Millis) -> SafeString:
 
 
 def _last_occurrence(job: Job, now: Millis) -> Millis:
-    """Return it by the schedule, else by the last run; now where there is none."""
+    """Return the last since a job was made, by its schedule or by its last run; now
+    where there is none.
+    """
     try:
         schedule = schedule_from_json(job.definition.schedule)
         found = explain.last_before(schedule, now + 1)
     except ChronoError:
         found = None
-    if found is not None:
+    if found is not None and found >= job.created_at:
         return found
     last = jobs.list_last_runs(raw_connection(), jobs=[job]).get(job.id)
-    return now // MINUTE * MINUTE if last is None else scheduled_for_of(last.run_id)
+    return now // SECOND * SECOND if last is None else scheduled_for_of(last.run_id)
 
 
 def _explained(job: Job, found: explain.Explanation, now: Millis) -> dict[str, Any]:
@@ -390,16 +392,20 @@ def _compared(
         one: NumberedRevision, other: NumberedRevision | None = None
     ) -> dict[str, Any]:
         known = None if other is None else other.definition
-        shown_fields = revised_fields(job, one.definition, known)
-        return {**shown_fields, "payload": payloads.get(one.number)}
+        found = revised_fields(job, one.definition, known)
+        return {**found, "payload": payloads.get(one.number)}
 
     rows = []
     for one, before in zip_longest(made, made[1:]):
         row: Any = JobRevision(revision=one.number)
         row.made_at, row.now, row.first = one.created_at, now, before is None
-        row.differences = shown.differences(
-            None if before is None else fields(before), fields(one, before)
-        )
+        if before is None:
+            own = {
+                name: value for name, value in fields(one).items() if value is not None
+            }
+            row.differences = shown.differences(None, own)
+        else:
+            row.differences = shown.differences(fields(before), fields(one, before))
         rows.append(row)
     return rows
 

@@ -110,6 +110,24 @@ def test_no_page_breaks_its_own_policy(site):
     for verb in ("Resume…", "Run now…", "Delete…"):
         page.click(f"text={verb}")
         page.click("text=Back")
+    page.wait_for_url("**/change/")
+    job = page.url
+    page.click("text=Run a range of the past…")
+    page.click("text=Look what would run")
+    page.locator("#preview", has_text="What would run").wait_for()
+    assert page.locator("#preview tbody tr").count() == 21
+    page.goto(job)
+    page.click("button:has-text('Why?')")
+    page.wait_for_url("**/why/?at=*")
+    before = page.url
+    page.click("dt:has-text('Occurrence after') + dd a")
+    page.wait_for_url(lambda url: url != before)
+    assert "The job is paused since" in page.inner_text(".chrono-sentence")
+    page.goto(job)
+    page.click("text=Revisions")
+    page.wait_for_url("**/jobrevision/**")
+    assert "target.kind: task" in page.inner_text("#result_list")
+    page.goto(job)
     page.click("text=Runs >> nth=0")
     # The stock scripts: choosing all, the theme, the menu.
     site.open("/admin/chrono_jobs/job/")
@@ -140,4 +158,16 @@ def test_pages_fit_a_phone(site, scheme):
         site.open(f"/admin/{path}")
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, (path, wide)
+    site.open("/admin/chrono_jobs/job/")
+    page.click("text=Fetch the rates")
+    page.wait_for_url("**/change/")
+    job = page.url.removesuffix("change/")
+    for path in ("change/", "backfill/", "why/?at=2026-01-01T00:00"):
+        page.goto(job + path)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, (path, wide)
+    page.goto(f"{job}change/")
+    page.click("text=Revisions")
+    page.wait_for_url("**/jobrevision/**")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert site.said == []
