@@ -13,8 +13,6 @@ import pytest
 
 from apps.jobs.commands import create_jobs
 from apps.runtime.locks import PARTITION_LOCKS
-from apps.scheduler import store
-from apps.scheduler.dispatcher import Dispatcher
 from chrono.rules import cron
 from chrono.rules.errors import BadInstant
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, Millis
@@ -148,8 +146,7 @@ def test_a69_a_clock_set_forward_and_back_runs_nothing_twice_and_stops_nothing(
     decided = leader.ledger(old)
     # Whoever sees its clock jump gives up everything and leads anew.
     leader.clock.moment = at("2027-03-01 15:01")
-    leader.dispatcher = Dispatcher(leader.conn, leader.clock)
-    leader.dispatcher.adopt(store.take_over(leader.conn, parts=range(64), owner="anew"))
+    leader.begin_anew()
     new = leader.create("new", cron="* * * * *", overlap_policy="allow_all")
     leader.jump_to(at("2027-03-01 15:03"))
     assert leader.fired(new) == [at("2027-03-01 15:02"), at("2027-03-01 15:03")]

@@ -34,8 +34,7 @@ def change(leader: Leader, job: uuid.UUID, key: str, **fields: Any) -> None:
 
 def restart(leader: Leader) -> None:
     """Have another process lead, which knows nothing but the tables."""
-    leader.dispatcher = Dispatcher(leader.conn, leader.clock)
-    leader.dispatcher.adopt(store.take_over(leader.conn, parts=ALL, owner="restarted"))
+    leader.begin_anew()
     leader.step()
 
 

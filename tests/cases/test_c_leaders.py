@@ -6,13 +6,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from itertools import batched
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
-from apps.jobs.commands import create_job, create_jobs
+from apps.jobs.commands import create_job
 from apps.runs import store as runs
 from apps.runs.store import Settlement
 from apps.runtime.clock import ManualClock
@@ -22,10 +22,21 @@ from apps.scheduler.dispatcher import Dispatcher
 from apps.scheduler.leadership import ALONE_S, AMONG_OTHERS_S
 from apps.scheduler.store import Term
 from chrono.rules import lease
-from chrono.rules.instants import DAY, MINUTE, SECOND, from_millis, to_millis
+from chrono.rules.instants import (
+    DAY,
+    MINUTE,
+    SECOND,
+    from_millis,
+    parse_instant,
+    to_millis,
+)
+from chrono.rules.keys import run_id
+from chrono.rules.partitions import partition_of
 from chrono.rules.states import Outcome, Reason
 from tests.api.conftest import ApiClient
 from tests.architecture.sources import within
+from tests.races.world import Leader as RacingLeader
+from tests.races.world import World
 from tests.scheduler.conftest import NOON, Leader, prepare
 from tests.scheduler.test_leadership import Candidate
 from tests.scheduler.test_process import Start, wait_for_shares
@@ -123,46 +134,46 @@ def test_c01_who_can_t_renew_fires_nothing_however_firmly_it_believes(
         stale.lead()
 
 
-@pytest.mark.slow
 def test_c03_of_eight_who_claim_10_000_occurrences_each_is_fired_by_one(
-    leader: Leader, dsn: str, background: Callable[..., Future[Any]]
+    world: World, background: Callable[..., Future[int]]
 ) -> None:
-    create_jobs(
-        [
-            definition(key=f"job {n}", run_at="2027-03-01T12:00:01Z")
-            for n in range(10_000)
-        ],
-        now=NOON,
+    job = world.job(part=6)
+    world.observer.execute(
+        """
+        INSERT INTO chrono_timer (due_at, scheduled_for, ref, job_id, version, revision,
+            part, kind)
+        SELECT at, at, %(job)s, %(job)s, 1, 1, 6, 1 FROM (
+            SELECT to_timestamp((%(now)s - n) / 1000.0::float8) AS at
+            FROM generate_series(1, 10000) AS n
+        ) t
+        """,
+        {"job": job.id, "now": world.now()},
     )
-    leader.clock.moment = NOON + MINUTE
-    terms = [held.term for held in leader.dispatcher.cache.held.values()]
+    holder = world.leader("claimer 0", 6)
+    claimers = [
+        RacingLeader(f"claimer {n}", world.session(f"claimer {n}"), world, holder.terms)
+        for n in range(1, 9)
+    ]
 
     def claim(number: int) -> int:
         lot = random.Random(number)
-        with connect_hot(dsn, name=f"claimer {number}") as conn:
-            claimer = Dispatcher(conn, leader.clock)
-            # All of them hold the same terms, and each rests between read and write.
-            claimer.adopt(lot.sample(terms, len(terms)))
-            gun = claimer._gun
-            fire = gun._fire
-
-            def rest_and_fire(*args: Any) -> None:
-                time.sleep(lot.uniform(0, 0.05))
-                fire(*args)
-
-            gun._fire = rest_and_fire  # type: ignore[method-assign]
-            return sum(claimer.step().readied for _ in range(3))
+        rows = claimers[number].load(6)
+        chunks = list(batched(rows, 500))
+        lot.shuffle(chunks)
+        fired = 0
+        for chunk in chunks:
+            time.sleep(lot.uniform(0, 0.05))  # What somebody else may use.
+            verdicts = claimers[number].fire(chunk).verdicts.values()
+            fired += sum(verdict == 0 for verdict in verdicts)
+        return fired
 
     claims = [background(claim, number) for number in range(8)]
-    readied = [each.result(timeout=50) for each in claims]
-    assert sum(readied) == 10_000
-    assert sum(number > 0 for number in readied) > 1, "nobody had a rival"
-    assert leader.count("chrono_ready") == leader.count("chrono_occurrence") == 10_000
-    [(distinct,)] = leader.conn.execute(
-        "SELECT count(DISTINCT job_id) FROM chrono_ready"
-    ).fetchall()
-    assert distinct == 10_000
-    assert leader.count("chrono_timer") == 0
+    fired = [each.result(timeout=50) for each in claims]
+    assert sum(fired) == 10_000
+    assert sum(number > 0 for number in fired) > 1, "nobody had a rival"
+    ready = world.rows("SELECT count(*), count(DISTINCT run_id) FROM chrono_ready")
+    assert ready == [(10_000, 10_000)]
+    assert world.value("SELECT count(*) FROM chrono_timer") == 0
 
 
 @pytest.mark.usefixtures("dsn")
@@ -337,3 +348,29 @@ def test_c13_a_run_that_lives_keeps_the_next_back_whoever_leads_by_then(
     runs.settle_if_leased(leader.conn, [done], horizon=NOON + DAY)
     leader.clock.moment = NOON + 3 * MINUTE
     assert second.fire() == 1
+
+
+def test_c15_one_instant_is_one_key_however_it_is_written_and_retried(
+    leader: Leader,
+) -> None:
+    spellings = [
+        "2026-11-01T06:00:00+00:00",
+        "2026-11-01T01:00:00-05:00",
+        "2026-11-01T07:00:00+01:00",
+        "2026-11-01T11:30:00+05:30",
+        "2026-11-01T20:00:00+14:00",
+    ]
+    job = leader.create("payroll", interval="1m", retry_policy={"max_attempts": 3})
+    part = partition_of(job)
+    keys = {run_id(job, parse_instant(text), 0, part) for text in spellings}
+    assert len(keys) == 1
+    leader.jump_to(NOON + MINUTE)
+    for attempt in (1, 2, 3):
+        [lease_] = leader.claim()
+        assert lease_.run_id == run_id(job, NOON + MINUTE, 0, part)
+        assert lease_.attempt == attempt
+        failed = {"state": 0, "error": "no", "reason": Reason.ATTEMPT_FAILED}
+        leader.settle(lease_, **failed, due=leader.clock.moment)
+        leader.run_to(leader.clock.moment + SECOND)
+    groups = leader.conn.execute("SELECT attempt_group FROM chrono_occurrence")
+    assert groups.fetchall() == [(0,)]

@@ -65,7 +65,7 @@ def paused_hours(leader):
     return job
 
 
-def test_what_was_skipped_runs_once_in_groups_of_its_own(leader, paused_hours):
+def test_b21_what_was_skipped_runs_once_in_groups_of_its_own(leader, paused_hours):
     found = backfill_job(
         paused_hours, Range(start=NOON + MINUTE, end=LATER + 1), now=leader.clock.moment
     )
@@ -84,7 +84,7 @@ def test_what_was_skipped_runs_once_in_groups_of_its_own(leader, paused_hours):
     assert all(is_extra(run) and priority == 4 for run, priority in runs)
 
 
-def test_a_second_time_there_is_nothing_left_to_run(leader, paused_hours):
+def test_b21_a_second_time_there_is_nothing_left_to_run(leader, paused_hours):
     wanted = Range(start=NOON + MINUTE, end=LATER)
     first = backfill_job(paused_hours, wanted, now=leader.clock.moment)
     again = backfill_job(paused_hours, wanted, now=leader.clock.moment)
@@ -92,7 +92,7 @@ def test_a_second_time_there_is_nothing_left_to_run(leader, paused_hours):
     assert (again.id, again.occurrences, again.passed_over) == (None, (), 2)
 
 
-def test_the_plan_goes_on_untouched(leader, paused_hours):
+def test_b21_the_plan_goes_on_untouched(leader, paused_hours):
     plan = "SELECT due_at, version FROM chrono_timer WHERE job_id = %s AND kind = 1"
     before = leader.conn.execute(plan, [paused_hours]).fetchall()
     backfill_job(
@@ -102,7 +102,7 @@ def test_the_plan_goes_on_untouched(leader, paused_hours):
     assert len(before) == 1
 
 
-def test_a_run_of_the_schedule_is_not_run_again_unless_it_failed(leader):
+def test_b21_a_run_of_the_schedule_is_not_run_again_unless_it_failed(leader):
     job = leader.create("hourly", cron="0 * * * *", overlap_policy="allow_all")
     leader.run_to(NOON + 2 * HOUR + MINUTE, every=30 * SECOND)
     runs = [run for run, _ in ready(leader, job)]

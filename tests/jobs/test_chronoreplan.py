@@ -69,7 +69,7 @@ def planned(ledger, job):
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_a_run_comes_once_and_at_the_new_hour(leader, hours):
+def test_a40_a_run_comes_once_and_at_the_new_hour(leader, hours):
     leader.create("daily", **DAILY)
     shift(leader.conn, hours)
     leader.step()
@@ -103,7 +103,7 @@ def test_what_should_have_run_by_now_is_missed_and_caught_up(leader):
     assert len(decisions(leader.conn)) == 2
 
 
-def test_what_ran_today_does_not_run_again_at_the_later_hour(leader):
+def test_a40_what_ran_today_does_not_run_again_at_the_later_hour(leader):
     leader.create("daily", **DAILY, overlap_policy="allow_all")
     shift(leader.conn, -1)
     leader.jump_to(SIX - HOUR)

@@ -315,7 +315,7 @@ def test_the_memory_of_next_after_is_bounded(monkeypatch):
     assert len(schedule_module._remembered) <= 10
 
 
-def test_a_next_fire_that_is_not_later_breaks_the_job_and_not_the_loop(monkeypatch):
+def test_c16_a_next_fire_that_is_not_later_breaks_the_job_and_not_the_loop(monkeypatch):
     monkeypatch.setattr(
         "chrono.rules.cron.next_fire", lambda expression, moment, **zone: moment
     )

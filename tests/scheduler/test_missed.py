@@ -53,7 +53,7 @@ def fired(*moments: int) -> list[tuple[str, int, None, None]]:
         ),
     ],
 )
-def test_each_policy_leaves_exact_rows(
+def test_b28_each_policy_leaves_exact_rows(
     leader: Leader,
     fields: dict[str, Any],
     given_up: tuple[Reason, int] | None,
