@@ -46,7 +46,7 @@ from apps.tenants.directory import find_timezone
 from apps.tenants.errors import TenantNotFound
 from apps.tenants.event import Event
 from chrono.rules.errors import BadValue
-from chrono.rules.instants import Millis, checked, format_instant
+from chrono.rules.instants import DAY, Millis, checked, format_instant
 from chrono.rules.states import Reason
 
 TENANT = 1
@@ -56,6 +56,8 @@ BATCH = 500
 COUNTED = 10_000
 """How many missed occurrences a transaction counts one by one, over all its jobs."""
 LEAST_COUNTED = 100
+HISTORY: Millis = 6 * DAY
+"""A run older than this may have left the history with its day."""
 LONGEST_SKIP = 100
 LONGEST_NOTE = 1_000
 
@@ -560,6 +562,7 @@ def _write(
         for change in changes
     ]
     _write_rows(conn, written, now, instant.horizon)
+    _count_live(conn, [change for change in changes if change.needs_slots], now)
     _settle_deleted(conn, [change for change in changes if change.edit.deleted])
     events = [
         _event(change, rows, reason)
@@ -608,6 +611,17 @@ def _plan(conn: Connection, timers: Sequence[Timer], horizon: Millis) -> None:
         store.insert_timers(conn, timers=near, table="chrono_timer")
     if far:
         store.insert_timers(conn, timers=far, table="chrono_timer_far")
+
+
+def _count_live(conn: Connection, bounded: Sequence[Change], now: Millis) -> None:
+    """Have what runs of jobs count against a bound that they have from now on."""
+    if bounded:
+        runs.insert_slots_of_live(
+            conn,
+            jobs=[(change.job.part, change.job.id) for change in bounded],
+            since=now - HISTORY,
+            most=max(LEAST_COUNTED, COUNTED // len(bounded)),
+        )
 
 
 def _settle_deleted(conn: Connection, deleted: Sequence[Change]) -> None:

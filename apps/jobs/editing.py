@@ -37,8 +37,9 @@ from chrono.rules.cron import check_zone
 from chrono.rules.errors import BadValue, ChronoError, UnknownTimezone
 from chrono.rules.instants import Millis
 from chrono.rules.keys import uuid7
+from chrono.rules.overlap import Check, check
 from chrono.rules.partitions import partition_of
-from chrono.rules.policy import Policy
+from chrono.rules.policy import Policy, overlap_from_name
 from chrono.rules.schedule import Once, Schedule, kind_of, schedule_from_json
 from chrono.rules.states import Reason
 
@@ -130,6 +131,18 @@ class Change:
     paused: bool
     repaused: bool
     """Whether a paused job gets another note or end of its pause."""
+
+    @property
+    def needs_slots(self) -> bool:
+        """Return whether live runs have to count from now on that did not before."""
+        if self.definition is None:
+            return False
+        try:
+            before = check_of(self.job.definition)
+        except ChronoError:
+            before = Check.NOTHING
+        now = check_of(self.definition)
+        return now is not Check.NOTHING and now is not before
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -513,6 +526,14 @@ def schedule_of(revision: Revision) -> Schedule:
 def policy_of(revision: Revision) -> Policy:
     """Return the further policies of a revision as a value."""
     return policy.from_json(revision.policy)
+
+
+def check_of(revision: Revision) -> Check:
+    """Return how much has to be known before a run of a revision is made."""
+    if isinstance(schedule_of(revision), Once):
+        return Check.NOTHING
+    overlap = overlap_from_name(revision.overlap_policy)
+    return check(overlap, policy_of(revision).max_concurrent_runs)
 
 
 def _readable(revision: Revision) -> Schedule | None:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from apps.jobs import store
 from apps.jobs.commands import COMMAND, LONGEST_NOTE, lock_living
-from apps.jobs.editing import policy_of, schedule_of
+from apps.jobs.editing import check_of
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.planning import Timer
 from apps.jobs.store import Job
@@ -27,9 +27,7 @@ from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
-from chrono.rules.overlap import Check, check
-from chrono.rules.policy import overlap_from_name
-from chrono.rules.schedule import Once
+from chrono.rules.overlap import Check
 from chrono.rules.states import Priority, TimerKind
 
 
@@ -157,7 +155,7 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
         runs.insert_run_input(
             conn, run=run, part=job.part, payload=payload, priority=priority
         )
-    if _is_bounded(job):
+    if check_of(job.definition) is not Check.NOTHING:
         runs.insert_slot(conn, part=job.part, job=job.id, run=run)
     event = Event(
         tenant=job.tenant,
@@ -177,11 +175,3 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
     audit.record(conn, actor=asked.actor, events=[event])
     opened.parts.add(job.part)
     return run
-
-
-def _is_bounded(job: Job) -> bool:
-    if isinstance(schedule_of(job.definition), Once):
-        return False
-    policies = policy_of(job.definition)
-    overlap = overlap_from_name(job.definition.overlap_policy)
-    return check(overlap, policies.max_concurrent_runs) is not Check.NOTHING

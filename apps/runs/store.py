@@ -31,6 +31,7 @@ _SQL = {
         "load_missed",
         "purge_run_inputs",
         "insert_slot",
+        "insert_slots_of_live",
         "has_slots",
         "forget_settled_slots",
         "forget_lost_slots",
@@ -349,6 +350,29 @@ def purge_run_inputs(conn: Connection, *, before: uuid.UUID, limit: int) -> int:
 def insert_slot(conn: Connection, *, part: int, job: uuid.UUID, run: uuid.UUID) -> None:
     """Have a run count against its job's overlap bound until it is settled."""
     _SQL["insert_slot"].change(conn, {"part": part, "job": job, "run": run})
+
+
+def insert_slots_of_live(
+    conn: Connection,
+    *,
+    jobs: Sequence[tuple[int, uuid.UUID]],
+    since: Millis,
+    most: int,
+) -> None:
+    """Have live runs of jobs, given as (partition, job), count against their bounds.
+
+    Of each job the newest ``most`` of those whose instant is not before ``since``: of
+    older ones the history may be gone. The partitions are locked.
+    """
+    _SQL["insert_slots_of_live"].change(
+        conn,
+        {
+            "parts": [part for part, _ in jobs],
+            "jobs": [job for _, job in jobs],
+            "since": since,
+            "most": most,
+        },
+    )
 
 
 def has_slots(conn: Connection) -> bool:

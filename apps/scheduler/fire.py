@@ -100,11 +100,12 @@ class Gun:
 
     def _decide(self, entries: list[Entry], now: Millis) -> list[Decision]:
         decisions = [decide(entry, now) for entry in entries]
+        late = {entry.job_id for entry in entries if entry.kind == TimerKind.LATE}
         places = self._places.find(
             [
                 entry
                 for entry, decision in zip(entries, decisions, strict=True)
-                if needs_place(entry, decision)
+                if needs_place(entry, decision, beside_late=entry.job_id in late)
             ],
             now,
         )
@@ -328,10 +329,15 @@ def _decide_delay(entry: Entry, schedule: FixedDelay, now: Millis) -> Decision:
     return Decision(following=next_after(schedule, now))
 
 
-def needs_place(entry: Entry, decision: Decision) -> bool:
-    """Return whether slots have to be asked whether an entry may run."""
+def needs_place(entry: Entry, decision: Decision, *, beside_late: bool) -> bool:
+    """Return whether slots have to be asked whether an entry may run.
+
+    A late one knows no last run, and the schedule's next timer knows nothing of it: it
+    has a slot under every bound.
+    """
+    check = entry.definition.check
     return (
-        entry.definition.check is Check.SLOTS
+        (check is Check.SLOTS or (check is Check.LAST and beside_late))
         and entry.kind in OF_SCHEDULE
         and decision.skip is None
         and decision.gate is None

@@ -89,10 +89,11 @@ class Places:
         """Return the live and buffered runs of jobs, given as (partition, job)."""
         parts = {job: part for part, job in jobs}
         found = store.list_live(
-            self._conn, jobs=[(part, job) for job, part in parts.items()]
+            self._conn, jobs=[(part, job) for job, part in parts.items()], now=now
         )
+        # Of themselves alone: what else of their job is live is among them.
         old = [
-            (parts[job], run, job)
+            (parts[job], run, None)
             for job, seen in found.items()
             for run in seen.runs
             if _is_old(run, now)
@@ -106,7 +107,7 @@ class Places:
         }
 
     def _unsettled(
-        self, runs: Iterable[tuple[int, uuid.UUID, uuid.UUID]]
+        self, runs: Iterable[tuple[int, uuid.UUID, uuid.UUID | None]]
     ) -> set[uuid.UUID]:
         asked = list(runs)
         return store.list_unsettled(self._conn, runs=asked) if asked else set()

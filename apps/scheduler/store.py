@@ -373,11 +373,11 @@ def delete_stale_timers(
 
 
 def list_unsettled(
-    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID, uuid.UUID]]
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID, uuid.UUID | None]]
 ) -> set[uuid.UUID]:
     """Return those runs, given as (partition, run, job), that are still live.
 
-    So is one whose job has another live run that counts against its bound.
+    So is one whose job is named and has another live run that counts against its bound.
     """
     rows = _SQL["list_unsettled"].run(
         conn,
@@ -458,14 +458,20 @@ def list_waiting(
 
 
 def list_live(
-    conn: Connection, *, jobs: Sequence[tuple[int, uuid.UUID]]
+    conn: Connection, *, jobs: Sequence[tuple[int, uuid.UUID]], now: Millis
 ) -> dict[uuid.UUID, Live]:
     """Return the live and the buffered runs of jobs, given as (partition, job).
 
-    A run so old that its history is gone is among the live ones: the caller asks.
+    One that was put off beyond ``now`` is none of the buffered. A run so old that its
+    history is gone is among the live ones: the caller asks.
     """
     rows = _SQL["list_live"].run(
-        conn, {"parts": [part for part, _ in jobs], "jobs": [job for _, job in jobs]}
+        conn,
+        {
+            "parts": [part for part, _ in jobs],
+            "jobs": [job for _, job in jobs],
+            "now": now,
+        },
     )
     return {
         job: Live(runs=tuple(runs), buffered=tuple(buffered))

@@ -110,9 +110,11 @@ def test_no_more_jobs_are_looked_at_than_may_have_a_turn(
     looked: list[int] = []
     live = store.list_live
 
-    def count(conn: Connection, *, jobs: Sequence[tuple[int, uuid.UUID]]) -> Any:
+    def count(
+        conn: Connection, *, jobs: Sequence[tuple[int, uuid.UUID]], now: int
+    ) -> Any:
         looked.append(len(jobs))
-        return live(conn, jobs=jobs)
+        return live(conn, jobs=jobs, now=now)
 
     for n in range(9):
         miss(leader, f"{n}", interval="10m")

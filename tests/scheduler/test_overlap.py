@@ -5,18 +5,19 @@ from typing import Any
 
 import pytest
 
-from apps.jobs.commands import patch_job
+from apps.jobs.commands import COMMAND, patch_job, pause_job, resume_job
 from apps.jobs.manual import run_now
 from apps.runs import store
 from apps.runs.cancel import cancel
+from apps.runs.reschedule import reschedule
 from apps.runs.store import Lease
 from apps.runtime.sessions import Connection
-from chrono.rules.instants import MINUTE, SECOND
+from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND
 from chrono.rules.keys import run_id, scheduled_for_of
 from chrono.rules.overlap import MOST_BUFFERED
 from chrono.rules.partitions import partition_of
 from chrono.rules.states import Outcome, Reason, RunState
-from tests.scheduler.conftest import NOON, Leader
+from tests.scheduler.conftest import NOON, Leader, prepare
 
 CANCELLED, REPLACED = RunState.CANCELLED, Reason.REPLACED
 
@@ -332,3 +333,146 @@ def test_another_leader_goes_on_where_the_first_one_left(leader: Leader) -> None
     assert leader.ready(job) == [at(2)]
     leader.run_to(leader.clock.moment + MINUTE // 2)
     assert [row[1] for row in leader.ledger(job)] == [Outcome.FIRED] * 7
+
+
+def test_a_late_one_does_not_pass_the_run_before_it(leader: Leader) -> None:
+    job = tick(leader, "skip")
+    leader.run_to(at(1))
+    claim(leader)
+    leader.clock.moment = at(2) + 1
+    patch_job(job, {"interval": "20s"}, now=leader.clock.moment)
+    leader.step()
+    assert leader.ready(job) == []
+    assert reasons(leader, job) == [None, Reason.OVERLAP]
+
+
+def test_late_ones_of_an_edit_do_not_pass_each_other(leader: Leader) -> None:
+    job = tick(leader, "skip")
+    leader.clock.moment = at(3) + 1
+    patch_job(job, {"interval": "31s"}, now=leader.clock.moment)
+    leader.step()
+    assert leader.ready(job) == [at(1)]
+    # Nor does the new plan pass the one that runs.
+    leader.run_to(at(4))
+    assert reasons(leader, job) == [None, *[Reason.OVERLAP] * 3]
+
+
+def test_a_late_one_and_the_next_of_one_step_are_told_apart(leader: Leader) -> None:
+    job = tick(leader, "skip")
+    leader.clock.moment = at(1) + 1
+    patch_job(job, {"interval": "11s"}, now=leader.clock.moment)
+    leader.clock.moment = at(2)
+    leader.step()
+    assert leader.ready(job) == [at(1)]
+    assert reasons(leader, job) == [None, Reason.OVERLAP]
+
+
+def catch_up_behind_a_live_run(leader: Leader) -> uuid.UUID:
+    """Have a job miss some occurrences while its last run goes on."""
+    job = tick(leader, "skip", catchup_policy="run_all")
+    leader.run_to(at(1))
+    claim(leader)
+    leader.clock.moment = at(20)
+    leader.begin_anew()
+    leader.step()
+    return job
+
+
+def test_one_that_was_missed_and_cancelled_hides_no_live_run(leader: Leader) -> None:
+    job = catch_up_behind_a_live_run(leader)
+    newest, _ = leader.blocked(job)[-1]
+    cancel(leader.conn, run_id(job, newest, 0, partition_of(job)))
+    go_on(leader)
+    assert leader.ready(job) == []
+    assert len(leader.blocked(job)) > 5
+
+
+def test_a_resumed_plan_knows_the_live_run_behind_cancelled_ones(
+    leader: Leader,
+) -> None:
+    job = catch_up_behind_a_live_run(leader)
+    for moment, _ in leader.blocked(job):
+        cancel(leader.conn, run_id(job, moment, 0, partition_of(job)))
+    pause_job(job, now=leader.clock.moment)
+    resume_job(job, now=leader.clock.moment + 1)
+    leader.run_to(at(23))
+    assert leader.ready(job) == []
+    assert reasons(leader, job)[-3:] == [Reason.OVERLAP] * 3
+
+
+def put_off(leader: Leader, job: uuid.UUID, moment: int) -> None:
+    """Have a run that waits come due a day later."""
+    reschedule(
+        leader.conn,
+        run_id(job, moment, 0, partition_of(job)),
+        due_at=leader.clock.moment + DAY,
+        tenant=1,
+        actor=COMMAND,
+        now=leader.clock.moment,
+    )
+
+
+def test_one_that_was_put_off_leaves_the_buffer_to_others(leader: Leader) -> None:
+    job = tick(leader, "buffer_one")
+    leader.run_to(at(2))
+    put_off(leader, job, at(2))
+    leader.run_to(at(3))
+    assert buffered(leader, job) == [at(3), at(2)]
+    leader.succeed()
+    go_on(leader)
+    leader.succeed()
+    leader.run_to(at(4))
+    assert leader.ready(job) == [at(4)]
+    assert reasons(leader, job) == [None] * 4
+
+
+def test_nobody_is_called_off_for_one_that_was_put_off(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = leader.create("slow", interval="1h", overlap_policy="cancel_other")
+    leader.run_to(NOON + HOUR, every=MINUTE)
+    claim(leader)
+    # It is put off before the gate has looked.
+    with monkeypatch.context() as held:
+        held.setattr(leader.dispatcher._lane, "due", lambda: NOON + DAY)
+        leader.run_to(NOON + 2 * HOUR, every=MINUTE)
+    put_off(leader, job, NOON + 2 * HOUR)
+    go_on(leader)
+    assert flags(leader, job) == [(NOON + HOUR, False, None)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "more"),
+    [
+        ("allow_all", {"overlap_policy": "skip"}, 0),
+        ("allow_all", {"overlap_policy": "buffer_one"}, 0),
+        ("allow_all", {"max_concurrent_runs": 3}, 1),
+        ("skip", {"max_concurrent_runs": 2}, 1),
+    ],
+)
+def test_a_bound_that_came_later_counts_all_that_are_live(
+    leader: Leader, old: str, new: dict[str, Any], more: int
+) -> None:
+    job = tick(leader, old)
+    leader.run_to(at(3))
+    leases = leader.claim()
+    if len(leases) > 1:
+        leader.settle(leases.pop())
+    patch_job(job, new, now=leader.clock.moment)
+    leader.run_to(at(6))
+    assert len(leader.ready(job)) == more
+
+
+def test_a_run_whose_history_is_gone_takes_no_place_beside_a_live_one(
+    leader: Leader,
+) -> None:
+    job = leader.create("weekly", interval="7d", max_concurrent_runs=2)
+    leader.jump_to(NOON + 7 * DAY)
+    leader.succeed()
+    leader.clock.moment = NOON + 14 * DAY - SECOND
+    prepare(leader.conn, leader.clock.moment)
+    leader.conn.execute("DELETE FROM chrono_run")
+    leader.conn.execute("DELETE FROM chrono_slot")
+    run_now(job, now=leader.clock.moment)
+    leader.run_to(NOON + 14 * DAY)
+    assert leader.fired(job)[-1] == NOON + 14 * DAY
