@@ -279,7 +279,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """A fired run of a past occurrence."""
+    """A run of a past occurrence, fired or with its timer still to be."""
 
     scheduled_for: Millis
     attempt_group: int
@@ -767,11 +767,22 @@ def find_revision(conn: Connection, *, job: UUID, at: Millis) -> dict[str, Any] 
 def list_past(
     conn: Connection, *, job: Job, start: Millis, end: Millis
 ) -> list[PastRun]:
-    """Return the fired runs of a job's occurrences in [start, end), oldest first."""
+    """Return the runs of a job's occurrences in [start, end), oldest first.
+
+    Those that were fired, and those whose timer is still to be.
+    """
     return [
         PastRun(scheduled_for=scheduled_for, attempt_group=group, state=state)
         for scheduled_for, group, state in _SQL["list_past"].run(
-            conn, {"part": job.part, "job": job.id, "start": start, "end": end}
+            conn,
+            {
+                "part": job.part,
+                "job": job.id,
+                "start": start,
+                "end": end,
+                "low": UUID(int=start << 80),
+                "high": UUID(int=end << 80),
+            },
         )
     ]
 

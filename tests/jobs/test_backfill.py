@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from apps.jobs.backfill import Range, backfill_job, cancel_backfill, list_backfills
-from apps.jobs.commands import COMMAND, delete_job, pause_job, resume_job
+from apps.jobs.commands import COMMAND, delete_job, patch_job, pause_job, resume_job
 from apps.jobs.errors import BackfillTooLarge, JobDeleted, JobNotFound
 from apps.runs import days
 from apps.runs.cancel import cancel
@@ -124,6 +124,22 @@ def test_b21_a_run_of_the_schedule_is_not_run_again_unless_it_failed(leader):
     assert len(runs_of("failed")) == 1
     assert len(runs_of("completed")) == 2
     assert blocked(leader, job) == [], "they were dry runs"
+
+
+def test_b21_what_an_edit_left_to_be_run_late_is_not_run_besides(leader):
+    # Its instant is over and decided, and its run not yet due.
+    job = leader.create(
+        "hourly", cron="0 * * * *", overlap_policy="allow_all", jitter_window="30m"
+    )
+    leader.clock.moment = NOON + HOUR + SECOND
+    patch_job(job, {"priority": "high", "jitter_window": "20m"}, now=NOON + HOUR + 1)
+    assert leader.fired(job) == []
+    found = backfill_job(
+        job, Range(start=NOON + MINUTE, end=NOON + HOUR + 1), now=leader.clock.moment
+    )
+    assert (found.occurrences, found.passed_over) == ((), 1)
+    leader.run_to(NOON + 2 * HOUR - SECOND, every=MINUTE)
+    assert leader.fired(job) == [NOON + HOUR]
 
 
 def test_newest_first_and_a_rate_of_its_own(leader, paused_hours):
