@@ -58,14 +58,20 @@ class Failures:
             if not job.runs <= self._judged.get(job.job_id, frozenset())
         ]
         outcomes: list[Outcome] = []
+        judged: set[UUID] = set()
         for batch in batched(asked, JUDGED_AT_ONCE):
             pausing = judge(conn, batch, now=now)
+            judged |= {one.job_id for one in pausing}
             if pausing:
                 outcomes += pause_if_unchanged(
                     conn, pausing, actor=actor, reason=REASON
                 )
+        # Who was changed meanwhile is judged again, as it is then.
+        again = judged - {outcome.job_id for outcome in outcomes}
         self._reached = reached
-        self._judged = {job.job_id: job.runs for job in found.values()}
+        self._judged = {
+            job.job_id: job.runs for job in found.values() if job.job_id not in again
+        }
         return outcomes
 
     def _look(

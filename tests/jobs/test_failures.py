@@ -137,8 +137,12 @@ def test_a_change_between_judging_and_pausing_wins(keeper, monkeypatch):
         return found
 
     monkeypatch.setattr(failures, "judge", change_meanwhile)
-    assert step(keeper) == []
+    watcher = Failures()
+    assert step(keeper, watcher=watcher) == []
     assert stands(keeper, job) == (False, "", "")
+    # A name mends no run: it is judged again as it is now, without another death.
+    monkeypatch.setattr(failures, "judge", judge)
+    assert step(keeper, now=NOON + 2 * SECOND, watcher=watcher) == ["job"]
 
 
 def test_a_death_that_was_committed_late_is_seen(keeper):
