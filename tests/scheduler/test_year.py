@@ -41,8 +41,8 @@ POLICIES = [
     for gap in ("shift", "skip")
     for fold in ("first", "second", "both")
 ]
-DAYS = ("* * 5-7", "* 1-12 0,5,6")
-"""Friday to Sunday, when clocks change, written in two ways."""
+DAYS = ("* * 6-7", "* 1-12 0,6", "*/1 * sat,sun")
+"""Saturday and Sunday, when clocks change, written in three ways."""
 # fmt: off
 MINUTES = ["0", "30", "0,30", "15,45", "*/30", "*/15", "10"]
 HOURS = ["0", "1", "2", "3", "0-4", "1-3", "0,2,4", "1,2", "3,4"]
