@@ -91,12 +91,14 @@ class Places:
         found = store.list_live(
             self._conn, jobs=[(part, job) for job, part in parts.items()], now=now
         )
+        # A slot is cleared away long before its run's history is: it says enough, and
+        # runs of a backfill, which are all old, would be asked for with every look.
         # Of themselves alone: what else of their job is live is among them.
         old = [
             (parts[job], run, None)
             for job, seen in found.items()
             for run in seen.runs
-            if _is_old(run, now)
+            if _is_old(run, now) and run not in seen.slots
         ]
         if not old:
             return found

@@ -170,6 +170,8 @@ class Live:
 
     runs: tuple[uuid.UUID, ...]
     buffered: tuple[uuid.UUID, ...]
+    slots: frozenset[uuid.UUID]
+    """Those that have a slot, and some that are settled by now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,8 +464,8 @@ def list_live(
 ) -> dict[uuid.UUID, Live]:
     """Return the live and the buffered runs of jobs, given as (partition, job).
 
-    One that was put off beyond ``now`` is none of the buffered. A run so old that its
-    history is gone is among the live ones: the caller asks.
+    One that was put off beyond ``now`` is none of the buffered. A run that has no slot
+    and is so old that its history is gone is among the live ones: the caller asks.
     """
     rows = _SQL["list_live"].run(
         conn,
@@ -474,8 +476,8 @@ def list_live(
         },
     )
     return {
-        job: Live(runs=tuple(runs), buffered=tuple(buffered))
-        for job, runs, buffered in rows
+        job: Live(runs=tuple(runs), buffered=tuple(buffered), slots=frozenset(slots))
+        for job, runs, buffered, slots in rows
     }
 
 

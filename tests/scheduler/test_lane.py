@@ -7,12 +7,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from apps.jobs.backfill import Range, backfill_job
 from apps.jobs.commands import delete_job, pause_job, resume_job
 from apps.runs.cancel import cancel
 from apps.runtime.sessions import Connection
 from apps.scheduler import lane, store
 from apps.scheduler.dispatcher import Dispatcher
-from chrono.rules.instants import HOUR, MINUTE, SECOND
+from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND
 from chrono.rules.keys import run_id
 from chrono.rules.partitions import PARTITIONS, partition_of
 from chrono.rules.states import Priority, Reason, RunState
@@ -383,3 +384,23 @@ def test_a_deposed_leader_lets_nobody_in(leader: Leader) -> None:
     assert sum(let_in(leader, 8)) == 0
     assert len(leader.blocked(job)) == 59
     assert leader.dispatcher.cache.held == {}
+
+
+def test_old_occurrences_run_again_are_looked_for_by_their_slots(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where else a run may be is asked of all that is ready.
+    job = leader.create("daily", cron="0 12 * * *")
+    leader.clock.moment = NOON + HOUR
+    wanted = Range(start=NOON - 20 * DAY, end=NOON - 17 * DAY)
+    backfill_job(job, wanted, now=leader.clock.moment)
+
+    def ask(*args: object, **options: object) -> Any:
+        raise AssertionError("it was asked for")
+
+    monkeypatch.setattr(store, "list_unsettled", ask)
+    for _ in range(3):
+        leader.run_to(leader.clock.moment + 2 * SECOND)
+        assert leader.succeed() == 1
+    leader.run_to(leader.clock.moment + 2 * SECOND)
+    assert leader.blocked(job) == leader.ready(job) == []

@@ -48,5 +48,7 @@ SELECT w.job_id, ARRAY(
     WHERE gate = 'overlap' AND part = w.part AND job_id = w.job_id
         AND due_at <= to_timestamp(%(now)s::bigint / 1000.0::float8)
     ORDER BY due_at, run_id
+), ARRAY(
+    SELECT run_id FROM chrono_slot WHERE part = w.part AND job_id = w.job_id
 )
 FROM wanted w
