@@ -214,7 +214,7 @@ def read_decisions(
     counted = [job for job in jobs if job.remaining_runs is not None]
     if not counted:
         return decided
-    left = store.read_remaining(conn, jobs=counted)
+    left = store.read_remaining(conn, jobs=counted, decided=decided)
     for job in counted:
         # A plan without a timer has no run left; of a paused one the job itself knows.
         stopped = job.paused or job.deleted_at is not None

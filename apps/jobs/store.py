@@ -1,7 +1,7 @@
 """The statements of this room, one function a file; rows in, frozen values out."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -582,7 +582,9 @@ def read_decided(
     }
 
 
-def read_remaining(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, int]:
+def read_remaining(
+    conn: Connection, *, jobs: Sequence[Job], decided: Mapping[UUID, Decided]
+) -> dict[UUID, int]:
     """Return how many runs are left to these jobs by their timers in force.
 
     One that has no timer, or no number of runs, is not among them.
@@ -593,6 +595,10 @@ def read_remaining(conn: Connection, *, jobs: Sequence[Job]) -> dict[UUID, int]:
             "parts": [job.part for job in jobs],
             "jobs": [job.id for job in jobs],
             "versions": [job.version for job in jobs],
+            "decided": [
+                max(decided[job.id].scheduled_for or 0, job.activated_at)
+                for job in jobs
+            ],
         },
     )
     return {job: left for job, left in rows if left is not None}

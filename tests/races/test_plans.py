@@ -322,6 +322,17 @@ def test_small_ones_go_by_key(hot: Connection, room: str, name: str) -> None:
     assert not scanned(explain(hot, room, name))
 
 
+def test_runs_left_are_read_from_what_was_decided_on(hot: Connection) -> None:
+    found = explain(hot, "jobs", "read_remaining")
+    assert not scanned(found)
+    read = [n for n in found if n.table.startswith("chrono_timer") and n.index]
+    assert read
+    for node in read:
+        assert "part = " in node.condition
+        assert "due_at > " in node.condition
+    assert "Sort" not in {node.kind for node in found}
+
+
 def test_stale_timers_are_found_by_key(hot: Connection) -> None:
     found = explain(hot, "scheduler", "delete_stale_timers", bucket=bucket_now(hot))
     assert not scanned(found)

@@ -2,16 +2,24 @@
 -- writes: nothing
 -- index: chrono_timer_key and chrono_timer_far's (part, due_at, ref, kind, version)
 --
--- A schedule's timer is not indexed by its job, so this reads its partition's: few jobs
+-- A schedule's timer is not indexed by its job, so this reads its partition's from what
+-- the job has decided last to where the timer lies: it is due later than that. Few jobs
 -- are counted, and only when somebody edits them or looks at one.
 SELECT w.job_id, coalesce((
     SELECT t.remaining FROM chrono_timer t
     WHERE t.part = w.part AND t.ref = w.job_id AND t.kind = 1 AND t.version = w.version
-    LIMIT 1
+        AND t.due_at > w.decided
+    ORDER BY t.due_at LIMIT 1
 ), (
     SELECT t.remaining FROM chrono_timer_far t
     WHERE t.part = w.part AND t.ref = w.job_id AND t.kind = 1 AND t.version = w.version
-    LIMIT 1
+        AND t.due_at > w.decided
+    ORDER BY t.due_at LIMIT 1
 ))
-FROM unnest(%(parts)s::smallint[], %(jobs)s::uuid[], %(versions)s::integer[])
-    AS w (part, job_id, version)
+FROM (
+    SELECT part, job_id, version, to_timestamp(decided / 1000.0::float8) AS decided
+    FROM unnest(
+        %(parts)s::smallint[], %(jobs)s::uuid[], %(versions)s::integer[],
+        %(decided)s::bigint[]
+    ) AS d (part, job_id, version, decided)
+) w
