@@ -140,7 +140,7 @@ class DatabaseClock:
                 self._offset, self.bound_ms = best_offset, best_bound
             else:
                 # The kept offset ages: two clocks drift by up to 100 ppm.
-                self.bound_ms += self._every / 10_000
+                self.bound_ms += (time.monotonic() * 1000 - self._probed) / 10_000
         self._every = PROBE_EVERY if self.fit and not drifted else PROBE_SOON
         self._probed = time.monotonic() * 1000
 

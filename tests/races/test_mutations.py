@@ -325,8 +325,8 @@ MUTATIONS = [
         rule="nothing is missed before the database's clock says so",
         scenario=test_missed.test_nothing_is_decided_before_its_time,
         statement="miss_if_held",
-        old="clock_timestamp()) ), taken",
-        new="'infinity') ), taken",
+        old="clock_timestamp() ) AS now",
+        new="'infinity' ) AS now",
     ),
     *guards(
         "admit_if_held",

@@ -8,9 +8,19 @@ import psycopg
 import pytest
 
 from apps.jobs.commands import patch_job
+from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection
+from apps.scheduler import store
+from apps.scheduler.dispatcher import Dispatcher
 from chrono.rules import jitter
-from chrono.rules.instants import HOUR, MINUTE, SECOND, format_instant, to_millis
+from chrono.rules.instants import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    Millis,
+    format_instant,
+    to_millis,
+)
 from chrono.rules.keys import run_id
 from chrono.rules.partitions import partition_of
 from chrono.rules.states import Outcome, Priority, Reason
@@ -345,3 +355,31 @@ def test_a_partition_that_somebody_holds_stops_nobody_else(
     assert sent == 1 + len({partition_of(job) for job in jobs})
     leader.run_to(NOON + HOUR + 6 * MINUTE, every=10 * SECOND)
     assert leader.fired(jobs[0]) == [NOON + HOUR]
+
+
+class Ahead:
+    """A leader's clock that is an hour ahead of the database's."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def now(self) -> Millis:
+        return self._clock.moment + HOUR
+
+    def override(self) -> Millis:
+        return self._clock.moment
+
+
+def test_what_lies_ahead_of_the_database_s_clock_is_not_missed(leader: Leader) -> None:
+    job = leader.create("tick", interval="1s", overlap_policy="allow_all")
+    leader.run_to(NOON + 2 * SECOND)
+    leader.clock.moment = NOON + 3 * SECOND
+    leader.dispatcher = Dispatcher(leader.conn, Ahead(leader.clock))
+    leader.dispatcher.adopt(store.take_over(leader.conn, parts=range(64), owner="a"))
+    for _ in range(3):
+        leader.dispatcher.step()
+    leader.dispatcher = Dispatcher(leader.conn, leader.clock)
+    leader.dispatcher.adopt(store.take_over(leader.conn, parts=range(64), owner="b"))
+    leader.run_to(NOON + 4 * SECOND)
+    assert leader.fired(job) == [NOON + n * SECOND for n in range(1, 5)]
+    assert len(leader.ledger(job)) == 4

@@ -6,7 +6,8 @@
 --
 -- Guard, look-up and next timers as in fire_if_held. The pieces of a schedule come in
 -- by arrays of their own: reason 0 is a run, any other a stretch that is skipped. Those
--- that run wait in blocked, and live runs pass them.
+-- that run wait in blocked, and live runs pass them. A schedule with a piece that lies
+-- ahead of the database's clock is left as it is: a leader's clock was wrong.
 WITH locked AS MATERIALIZED (
     SELECT id, fence, term, epoch FROM chrono_partition
     WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
@@ -17,6 +18,10 @@ WITH locked AS MATERIALIZED (
             %(terms)s::uuid[], %(epochs)s::bigint[]
         ) AS g (id, fence, term, epoch)
     )
+), clock AS MATERIALIZED (
+    SELECT coalesce(
+        to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp()
+    ) AS now
 ), due AS MATERIALIZED (
     SELECT d.n, d.part, to_timestamp(d.due / 1000.0::float8) AS due_at, d.ref,
         d.version, to_timestamp(d.scheduled_for / 1000.0::float8) AS scheduled_for,
@@ -37,8 +42,12 @@ WITH locked AS MATERIALIZED (
         shift, next_for, next_due
     )
     WHERE d.part = ANY(ARRAY(SELECT id FROM held))
-        AND to_timestamp(d.due / 1000.0::float8) <= coalesce(
-            to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp())
+        AND to_timestamp(d.due / 1000.0::float8) <= (SELECT now FROM clock)
+        AND d.n <> ALL(ARRAY(
+            SELECT p.n FROM unnest(%(p_n)s::integer[], %(p_last)s::bigint[])
+                AS p (n, last)
+            WHERE to_timestamp(p.last / 1000.0::float8) > (SELECT now FROM clock)
+        ))
 ), taken AS MATERIALIZED (
     SELECT d.*, t.tid, t.job_id, t.prev, t.remaining
     FROM due d CROSS JOIN LATERAL (
