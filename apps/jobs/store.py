@@ -284,7 +284,7 @@ class PastRun:
     scheduled_for: Millis
     attempt_group: int
     state: int | None
-    """The state it ended in, None where it is not settled."""
+    """The state it ended in, None where it is live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from chrono.rules.buckets import day_name
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND
 from chrono.rules.keys import is_extra
+from chrono.rules.partitions import partition_of
 from tests.scheduler.conftest import NOON
 
 LATER = NOON + 3 * HOUR
@@ -123,6 +124,12 @@ def test_b21_a_run_of_the_schedule_is_not_run_again_unless_it_failed(leader):
     assert runs_of("none") == ()
     assert len(runs_of("failed")) == 1
     assert len(runs_of("completed")) == 2
+    leader.conn.execute(
+        "INSERT INTO chrono_resolution (run_id, part, state, actor, note) "
+        "VALUES (%s, %s, 1, 'a person', 'it was paid')",
+        [runs[0], partition_of(job)],
+    )
+    assert runs_of("failed") == (), "a person said that it was a success"
     assert blocked(leader, job) == [], "they were dry runs"
 
 
@@ -140,6 +147,30 @@ def test_b21_what_an_edit_left_to_be_run_late_is_not_run_besides(leader):
     assert (found.occurrences, found.passed_over) == ((), 1)
     leader.run_to(NOON + 2 * HOUR - SECOND, every=MINUTE)
     assert leader.fired(job) == [NOON + HOUR]
+
+
+def test_b21_a_success_whose_history_is_gone_is_run_again_where_that_is_asked(leader):
+    job = leader.create("hourly", cron="0 * * * *", overlap_policy="allow_all")
+    leader.run_to(NOON + 4 * HOUR, every=MINUTE)
+    leases = leader.claim()
+    leader.settle(leases[0])
+    leader.conn.execute("DELETE FROM chrono_run")
+    # Of the others one is tried again later, one runs and one was handed back.
+    leader.settle(leases[1], state=0, due=NOON + 9 * HOUR)
+    leader.settle(leases[2], state=0, due=leader.clock.moment)
+    leader.run_to(leader.clock.moment + SECOND)
+    assert leader.count("chrono_ready") == 1
+
+    def runs_of(reprocess):
+        wanted = Range(
+            start=NOON + MINUTE, end=NOON + 4 * HOUR + 1, reprocess=reprocess
+        )
+        return backfill_job(
+            job, wanted, dry_run=True, now=leader.clock.moment
+        ).occurrences
+
+    assert runs_of("completed") == (NOON + HOUR,)
+    assert runs_of("failed") == runs_of("none") == ()
 
 
 def test_newest_first_and_a_rate_of_its_own(leader, paused_hours):
