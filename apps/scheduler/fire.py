@@ -78,7 +78,11 @@ class Gun:
         entries = [e for e in entries if e.part in held]
         if not entries:
             return
-        decisions = self._decide(entries, moment.now)
+        decided = self._decide(entries, moment.now)
+        if not decided:
+            return
+        entries = [entry for entry, _ in decided]
+        decisions = [decision for _, decision in decided]
         next_dues = [
             next_due(entry, decision.following, moment.now)
             for entry, decision in zip(entries, decisions, strict=True)
@@ -98,22 +102,32 @@ class Gun:
             return
         self._conclude(entries, decisions, next_dues, firing, moment, fired)
 
-    def _decide(self, entries: list[Entry], now: Millis) -> list[Decision]:
-        decisions = [decide(entry, now) for entry in entries]
+    def _decide(
+        self, entries: list[Entry], now: Millis
+    ) -> list[tuple[Entry, Decision]]:
+        """Return what to do with entries; one that can't be decided waits a minute."""
+        decided: list[tuple[Entry, Decision]] = []
+        for entry in entries:
+            try:
+                decided.append((entry, decide(entry, now)))
+            except Exception:
+                # Whatever is wrong with one job's schedule: the others fire.
+                log.exception("job %s can't be decided", entry.job_id)
+                self._cache.put_back(entry, at=now + 60 * REST)
         late = {entry.job_id for entry in entries if entry.kind == TimerKind.LATE}
         places = self._places.find(
             [
                 entry
-                for entry, decision in zip(entries, decisions, strict=True)
+                for entry, decision in decided
                 if needs_place(entry, decision, beside_late=entry.job_id in late)
             ],
             now,
         )
         return [
-            settle_place(decision, places[entry.key])
+            (entry, settle_place(decision, places[entry.key]))
             if entry.key in places
-            else decision
-            for entry, decision in zip(entries, decisions, strict=True)
+            else (entry, decision)
+            for entry, decision in decided
         ]
 
     def _fire_apart(

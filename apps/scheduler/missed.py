@@ -60,7 +60,13 @@ class Misser:
             if not taken:
                 break
             [entry] = taken
-            plan = _plan(entry, moment.now)
+            try:
+                plan = _plan(entry, moment.now)
+            except Exception:
+                # Whatever is wrong with one job's schedule: the others catch up.
+                log.exception("job %s can't be decided", entry.job_id)
+                self._cache.put_back(entry, at=moment.now + 60 * REST)
+                continue
             weight += len(plan.runs) + sum(stretch.count for stretch in plan.given_up)
             plans.append((entry, plan))
         found = {entry.key: plan for entry, plan in plans}
