@@ -60,7 +60,13 @@ def numbers(enum):
 
 
 def test_the_stored_numbers_never_change():
-    assert numbers(TimerKind) == {"SCHEDULE": 1, "LATE": 2, "MANUAL": 3, "RETRY": 4}
+    assert numbers(TimerKind) == {
+        "SCHEDULE": 1,
+        "LATE": 2,
+        "MANUAL": 3,
+        "RETRY": 4,
+        "BACKFILL": 5,
+    }
     assert numbers(Outcome) == {"FIRED": 1, "SKIPPED": 2}
     assert numbers(RunState) == {
         "SUCCESS": 1,

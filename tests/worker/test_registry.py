@@ -106,4 +106,5 @@ def test_a_context_is_what_it_says():
         "scheduled_for",
         "fence",
         "cancelled",
+        "missed",
     }
