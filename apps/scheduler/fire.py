@@ -20,7 +20,7 @@ from chrono.rules.catchup import is_past_deadline, missed_until
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
 from chrono.rules.overlap import Check, Place
-from chrono.rules.schedule import FixedDelay, next_after
+from chrono.rules.schedule import FixedDelay, Once, next_after
 from chrono.rules.states import Priority, Reason, TimerKind
 
 log = logging.getLogger("chrono.scheduler")
@@ -276,13 +276,15 @@ class Gun:
 def is_missed(entry: Entry, now: Millis) -> bool:
     """Return whether a schedule's occurrence is so late that catch-up decides.
 
-    What is counted from the end of a run is late, but nothing was missed.
+    What is counted from the end of a run is late, but nothing was missed. A single
+    instant that lay back when its job was made is due since then.
     """
-    return (
-        entry.kind == TimerKind.SCHEDULE
-        and entry.scheduled_for <= missed_until(now, entry.definition.offset)
-        and not isinstance(entry.definition.schedule, FixedDelay)
-    )
+    schedule = entry.definition.schedule
+    if entry.kind != TimerKind.SCHEDULE or isinstance(schedule, FixedDelay):
+        return False
+    if isinstance(schedule, Once):
+        return entry.due <= missed_until(now, 0)
+    return entry.scheduled_for <= missed_until(now, entry.definition.offset)
 
 
 def decide(entry: Entry, now: Millis) -> Decision:

@@ -586,13 +586,6 @@ MUTATIONS = [
         new="activated_at = j.activated_at",
     ),
     Mutation(
-        rule="a resumed job owes nothing of its pause",
-        scenario=test_edits.pause_and_edit,
-        statement="update_jobs",
-        old=ACTIVATED,
-        new="activated_at = j.activated_at",
-    ),
-    Mutation(
         rule="what the ledger decided is not decided by an edit again",
         scenario=pause_in_an_outage,
         statement="read_decided",

@@ -385,3 +385,24 @@ def test_what_lies_ahead_of_the_database_s_clock_is_not_missed(leader: Leader) -
     leader.run_to(NOON + 4 * SECOND)
     assert leader.fired(job) == [NOON + n * SECOND for n in range(1, 5)]
     assert len(leader.ledger(job)) == 4
+
+
+@pytest.mark.parametrize("policy", ["run_once", "skip"])
+def test_a_single_instant_that_lay_back_when_it_was_made_runs_at_once(
+    leader: Leader, policy: str
+) -> None:
+    job = leader.create(
+        "yesterday", run_at=format_instant(NOON - 5 * HOUR), catchup_policy=policy
+    )
+    leader.step()
+    assert leader.ready(job) == [NOON - 5 * HOUR]
+
+
+def test_a_single_instant_that_nobody_fired_is_missed(leader: Leader) -> None:
+    job = leader.create(
+        "soon", run_at=format_instant(NOON + MINUTE), catchup_policy="skip"
+    )
+    leader.clock.moment = NOON + 5 * MINUTE
+    leader.step()
+    assert leader.ready(job) == []
+    assert [row[2] for row in leader.ledger(job)] == [Reason.MISSED_SKIP]
