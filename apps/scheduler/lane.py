@@ -101,6 +101,9 @@ class Lane:
     def step(self, moment: Moment) -> Fired:
         """Let in what may go; return what came of it."""
         fired = Fired()
+        self._resting = {
+            job: until for job, until in self._resting.items() if until > moment.now
+        }
         for gate in self._gates:
             if moment.now >= gate.next:
                 self._walk(gate, moment, fired)
@@ -120,7 +123,7 @@ class Lane:
             for one in found
             if one.part in self._cache.held
             and (one.deleted or not one.paused)
-            and self._resting.get(one.job_id, 0) <= moment.now
+            and one.job_id not in self._resting
         ]
         gate.awake |= bool(here)
         # A look at a job with much to catch up costs some milliseconds.
