@@ -87,11 +87,6 @@ class Dispatcher:
         self._next_look = 0
         self._lane.notice()
 
-    def has_due(self) -> bool:
-        """Return whether the next step decides anything, as far as is known."""
-        due = self.cache.next_due()
-        return self.cache.has_aside() or (due is not None and due <= self._clock.now())
-
     def step(self) -> Step:
         """Look and load where it is time, fire what is due; return what came of it.
 

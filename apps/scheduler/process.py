@@ -16,6 +16,7 @@ from apps.runtime.sessions import (
     connect_listener,
     connect_upkeep,
 )
+from apps.scheduler.cache import Cache
 from apps.scheduler.dispatcher import CATCHUP_RATE, Dispatcher
 from apps.scheduler.leadership import Leadership
 from apps.scheduler.store import FIRING
@@ -158,7 +159,7 @@ class Scheduler:
             self._firing.beat()
             self._firing.armed = bool(dispatcher.cache.held)
             self._hear_leadership(dispatcher, leadership)
-            if dispatcher.has_due():
+            if _has_due(dispatcher.cache, clock.now()):
                 # By a time that is wrong, what is to come would be taken for missed.
                 clock.probe(hot, probes=1)
             else:
@@ -197,3 +198,9 @@ class Scheduler:
         leadership.stop()
         with contextlib.suppress(psycopg.Error, ChronoError):
             voice.say(notify.LEADERSHIP, ())
+
+
+def _has_due(cache: Cache, now: Millis) -> bool:
+    """Return whether the next step decides anything, as far as is known."""
+    due = cache.next_due()
+    return cache.has_aside() or (due is not None and due <= now)
