@@ -108,7 +108,7 @@ def read_decisions(conn: Connection, prefix: str = "") -> list[Decision]:
             {_millis("o.last_scheduled_for")}, coalesce(o.occurrences, 1),
             o.outcome = {FIRED}, o.reason, o.run_id, o.fence, o.version,
             extract(epoch FROM o.decided_at)::float8,
-            extract(epoch FROM pg_xact_commit_timestamp(o.xmin))::float8
+            extract(epoch FROM pg_catalog.pg_xact_commit_timestamp(o.xmin))::float8
         FROM chrono_occurrence o JOIN chrono_job j ON j.id = o.job_id
         WHERE o.attempt_group = 0 AND starts_with(j.key, %s)
         ORDER BY o.scheduled_for
@@ -188,7 +188,7 @@ def read_jobs(conn: Connection) -> dict[str, JobRow]:
     """Return all jobs by key."""
     rows = conn.execute(f"""
         SELECT key, id, version, {_millis("activated_at")},
-            extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8
+            extract(epoch FROM pg_catalog.pg_xact_commit_timestamp(xmin))::float8
         FROM chrono_job
     """).fetchall()
     return {
@@ -247,7 +247,7 @@ def read_fired(conn: Connection, prefix: str) -> list[float]:
     """Return when the fires of jobs whose key begins so were committed, in seconds."""
     rows = conn.execute(
         """
-        SELECT extract(epoch FROM pg_xact_commit_timestamp(o.xmin))::float8
+        SELECT extract(epoch FROM pg_catalog.pg_xact_commit_timestamp(o.xmin))::float8
         FROM chrono_occurrence o JOIN chrono_job j ON j.id = o.job_id
         WHERE o.outcome = %s AND starts_with(j.key, %s)
         ORDER BY 1

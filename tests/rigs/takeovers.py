@@ -22,20 +22,22 @@ LOG = """
     CREATE TRIGGER rig_takeover AFTER UPDATE OF fence ON chrono_partition
         FOR EACH ROW EXECUTE FUNCTION rig_log_takeover();
 """
+COMMITTED = "pg_catalog.pg_xact_commit_timestamp"
+"""The server's own clock, whatever the product is shown."""
 HOLD = "SELECT FROM chrono_partition WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
 RAISE = """
     UPDATE chrono_partition SET term = gen_random_uuid(),
         fence = greatest(fence + 1, nextval('chrono_fence'))
     WHERE id = ANY(%s) RETURNING id, fence, owner
 """
-STALE = """
+STALE = f"""
     SELECT o.part, o.fence, t.fence FROM chrono_occurrence o
     JOIN rig_takeover t ON t.part = o.part AND t.fence > o.fence
     WHERE o.fence > 0 AND o.scheduled_for >= to_timestamp(%s)
-        AND pg_xact_commit_timestamp(o.xmin) > pg_xact_commit_timestamp(t.xmin)
+        AND {COMMITTED}(o.xmin) > {COMMITTED}(t.xmin)
 """
-FIRST_FIRES = """
-    SELECT o.part, extract(epoch FROM min(pg_xact_commit_timestamp(o.xmin)))::float8
+FIRST_FIRES = f"""
+    SELECT o.part, extract(epoch FROM min({COMMITTED}(o.xmin)))::float8
     FROM unnest(%s::smallint[], %s::bigint[]) AS f (part, fence)
     JOIN chrono_job j ON j.part = f.part AND j.deleted_at IS NULL AND NOT j.paused
     JOIN chrono_occurrence o ON o.job_id = j.id AND o.part = f.part
@@ -44,13 +46,13 @@ FIRST_FIRES = """
     GROUP BY o.part
 """
 
-FIRES_SINCE = """
-    SELECT o.part, extract(epoch FROM min(pg_xact_commit_timestamp(o.xmin)))::float8
+FIRES_SINCE = f"""
+    SELECT o.part, extract(epoch FROM min({COMMITTED}(o.xmin)))::float8
     FROM chrono_job j
     JOIN chrono_occurrence o ON o.job_id = j.id AND o.part = j.part
         AND o.scheduled_for >= to_timestamp(%s) AND o.outcome = 1
     WHERE j.deleted_at IS NULL AND NOT j.paused
-        AND pg_xact_commit_timestamp(o.xmin) >= to_timestamp(%s)
+        AND {COMMITTED}(o.xmin) >= to_timestamp(%s)
     GROUP BY o.part
 """
 
@@ -130,8 +132,8 @@ def read_taken(conn: Connection, since: float = 0.0) -> list[tuple[int, int]]:
     """Return partition and fence of each takeover since then, by their commits."""
     rows = conn.execute(
         "SELECT part, fence FROM rig_takeover "
-        "WHERE pg_xact_commit_timestamp(xmin) >= to_timestamp(%s) "
-        "ORDER BY pg_xact_commit_timestamp(xmin)",
+        f"WHERE {COMMITTED}(xmin) >= to_timestamp(%s) "
+        f"ORDER BY {COMMITTED}(xmin)",
         [since],
     ).fetchall()
     return [(part, fence) for part, fence in rows]

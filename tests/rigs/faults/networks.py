@@ -30,7 +30,8 @@ DELAY_S = 0.2
 RESET_SHARE = 0.05
 MODEM = 56_000 / 8
 FEW = 40
-SINGLY, SINGLY_AFTER_S, SINGLY_EVERY_S = 8, 3.0, 1.7
+SINGLY, SINGLY_AFTER_S, SINGLY_EVERY_S = 8, 8.0, 1.7
+SETTLED_S = 2.0
 ASKED_S, REFUSED_S = 5.0, 20.0
 SETTLE = "chrono worker settle"
 FIRE_BYTES, SETTLE_BYTES, TRAPPED_S = 1_000, 300, 5.0
@@ -280,7 +281,9 @@ def come_singly(field: Field, word: str) -> str:
         for number in range(SINGLY)
     )
     field.add(load)
-    sleep_until(first + SINGLY * SINGLY_EVERY_S + SINGLY_AFTER_S)
+    if time.time() > first - 1:
+        raise RigError("the jobs were made too late")
+    sleep_until(first + SINGLY * SINGLY_EVERY_S + SETTLED_S)
     lags = sorted(
         run.started_at * 1000 - run.scheduled_for
         for run in tables.read_runs(field.conn, f"{field.prefix}{word}")

@@ -33,7 +33,7 @@ BEFORE_S = 2.0
 ROUNDS, ROUND_S = 10, 6.0
 MOST_CONNECTIONS = 2.0
 PAUSED_S, HUNG_S, HUNG_EXIT = 15.0, 5.0, 75
-TARGET = "ack-target"
+FIRST_NUMBER, LAST_NUMBER = 100, 1_000_000
 
 
 # Crashes
@@ -195,15 +195,16 @@ def asking(field: Field, env: Environment = NOTHING) -> Iterator[Clients]:
     """
     web = field.stack.web(env=env)
     clients = Clients(stack=field.stack, key=field.stack.key("operate", "write"))
-    headers = {"X-Request-Id": f"{TARGET}:1"}
+    key = f"ack-{field.prefix}target"
+    headers = {"X-Request-Id": f"{key}:1"}
     with Client(field.stack.web_url, clients.key) as client:
-        body = definition(TARGET, number=0)
+        body = definition(key, number=0)
         made = client.done("POST", "/jobs", body, headers).body["id"]
     clients.targets.append(made)
-    target = Operation(name=TARGET, kind=CREATE, key=TARGET, tries=1, answered=made)
-    seed = field.chance.randrange(1_000_000)
+    target = Operation(name=key, kind=CREATE, key=key, tries=1, answered=made)
+    seed = field.chance.randrange(FIRST_NUMBER, LAST_NUMBER)
     clients.askers = [
-        Asker(clients, kind=kind, number=number, seed=seed)
+        Asker(clients, kind=kind, number=seed + number, seed=seed)
         for kind in (CREATE, TRIGGER)
         for number in range(2)
     ]
@@ -219,21 +220,26 @@ def asking(field: Field, env: Environment = NOTHING) -> Iterator[Clients]:
         field.findings.require(not asker.failure, asker.failure)
     field.stack.stop(web)
     field.stack.drain()
+    clients.lost = check_asked(field, clients, target)
+
+
+def check_asked(field: Field, clients: Clients, target: Operation) -> int:
+    """Compare what clients were told with what is there; return how much is lost."""
     lost = field.findings.lost
-    operations = [
-        target,
-        *(op for asker in clients.askers for op in read_log(asker.path)),
-    ]
-    names = (TARGET, CREATE)
+    operations = [target]
+    for asker in clients.askers:
+        operations += read_log(asker.path)
+    ours = (target.key, *(f"{asker.label}-" for asker in clients.askers))
+    conn = field.conn
     check_acks(
         field.findings,
         operations,
-        jobs=[job for job in read_jobs_there(field.conn) if job.key.startswith(names)],
-        events=read_events_there(field.conn),
-        effects=field.stack.effects(TRIGGER),
-        runs=[str(run.id) for run in tables.read_runs(field.conn, TARGET)],
+        jobs=[job for job in read_jobs_there(conn) if job.key.startswith(ours)],
+        events=[e for e in read_events_there(conn) if e.request_id.startswith(ours)],
+        effects=[e for e in field.stack.effects(TRIGGER) if e.job.startswith(ours)],
+        runs=[str(run.id) for run in tables.read_runs(conn, target.key)],
     )
-    clients.lost = field.findings.lost - lost
+    return field.findings.lost - lost
 
 
 FAULTS = [
