@@ -3,13 +3,14 @@
 * ``hot``: fire, claim, settle. Autocommit, prepared, binary, one generic plan a
   statement. Planner switches are off because the hot tables are nearly empty in one
   second and full in the next: statistics must not choose the plan.
+* ``fire``: a hot one that waits for a lock no longer than a fire may be late.
 * ``leader``: holds the advisory locks of leadership and nothing else. Its timeouts
   end the session of a paused or cut-off process within 4 s, which frees its locks.
 * ``listener``: LISTEN and NOTIFY.
 * ``upkeep``: table upkeep with short lock timeouts.
 
-Hot, leader and listener sessions need Postgres itself: a pooler in transaction mode
-would lend the locks, settings and prepared statements of one client to another.
+Hot, firing, leader and listener sessions need Postgres itself: a pooler in transaction
+mode would lend the locks, settings and prepared statements of one client to another.
 """
 
 from collections.abc import Mapping
@@ -66,6 +67,7 @@ HOT = {
         )
     },
 }
+FIRE = {**HOT, "lock_timeout": "300"}
 UPKEEP = {
     **NETWORK,
     "idle_in_transaction_session_timeout": "4000",
@@ -98,7 +100,16 @@ class ServerTooOld(ChronoError):
 
 def connect_hot(url: str, *, name: str) -> Connection:
     """Return a session for the hot statements; raises as :func:`connect` does."""
-    conn = connect(url, name=name, settings=HOT, direct=True)
+    return _connect_hot(url, name=name, settings=HOT)
+
+
+def connect_fire(url: str, *, name: str) -> Connection:
+    """Return a hot session whose waits for locks are short, to fire on."""
+    return _connect_hot(url, name=name, settings=FIRE)
+
+
+def _connect_hot(url: str, *, name: str, settings: Mapping[str, str]) -> Connection:
+    conn = connect(url, name=name, settings=settings, direct=True)
     conn.prepare_threshold = 0
     conn.prepared_max = 500
     # Integers travel as int8 whatever their size, and arrays in binary: one prepared

@@ -4,8 +4,8 @@ The locks make election fast; they make nothing safe. Safety is the fence that e
 takeover raises and every write of a leader carries. Any doubt about the session means:
 not a leader.
 
-A partition whose row somebody holds is taken over when it is free; meanwhile the others
-are led.
+A partition whose row somebody holds is set aside and taken over when it is free;
+meanwhile the others are led.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.store import Term
 from chrono.rules.errors import ChronoError
+from chrono.rules.instants import Millis
 from chrono.rules.share import to_release, to_try
 
 log = logging.getLogger("chrono.scheduler")
@@ -38,6 +39,8 @@ BLOCKED_S = 0.1
 NAMED_AT_TRY = 5
 ENDED_AT_TRY = 10
 NAMED_EVERY = 20
+HELD_FOR: Millis = 300
+"""A row that one transaction holds for this long is not just being edited."""
 BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 """Somebody has the table, or took a row since it was looked at: next time."""
 
@@ -60,8 +63,12 @@ class Leadership(threading.Thread):
         wake: Callable[[], None],
         pulse: Pulse,
         firing: int,
+        excuse: Callable[[], None],
     ) -> None:
-        """``firing`` is the backend pid of the session on which this process fires."""
+        """``firing`` is the backend pid of the session on which this process fires.
+
+        ``excuse`` is called while that session waits for a lock: it is not hung.
+        """
         super().__init__(name="leadership", daemon=True)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self.changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
@@ -69,10 +76,12 @@ class Leadership(threading.Thread):
         self._connect = connect
         self._wake = wake
         self._firing = firing
+        self._excuse = excuse
         self._conn: Connection | None = None
         self._held: dict[int, Term] = {}
         # Partitions whose lock is had and whose row somebody holds: tries so far.
         self._blocked: Counter[int] = Counter()
+        self._waited_for: set[int] = set()
         self._over: queue.SimpleQueue[Term] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._look_now = threading.Event()
@@ -129,6 +138,8 @@ class Leadership(threading.Thread):
             store.join_members(self._conn, member=member)
         self._pulse.beat()
         self._pulse.armed = bool(self._held)
+        self._look_at_firing(self._conn)
+        self._set_aside(self._conn)
         members = store.list_members(self._conn)
         mine = self._held.keys() | self._blocked.keys()
         excess = to_release(mine, members.count)
@@ -148,6 +159,30 @@ class Leadership(threading.Thread):
         if any(tries < ENDED_AT_TRY for tries in self._blocked.values()):
             return BLOCKED_S
         return ALONE_S if members.count == 1 else AMONG_OTHERS_S
+
+    def _look_at_firing(self, conn: Connection) -> None:
+        """Say for whom the firing session waits, once for each."""
+        blockers = store.list_waits(conn, pid=self._firing)
+        if blockers:
+            self._excuse()
+        for blocker in blockers:
+            if blocker.pid not in self._waited_for:
+                log.warning("firing waits for a lock of %s", blocker)
+        self._waited_for = {blocker.pid for blocker in blockers}
+
+    def _set_aside(self, conn: Connection) -> None:
+        """Give up the terms of partitions whose rows somebody holds for a while.
+
+        A fire would wait for them, and all that is fired with them too.
+        """
+        with contextlib.suppress(*BUSY):
+            for part, holder in store.list_holders(conn, parts=[*self._held]).items():
+                if holder.pid == self._firing or (holder.age or 0) < HELD_FOR:
+                    continue
+                log.warning("partition %s is set aside: held by %s", part, holder)
+                self._tell(Change(lost=frozenset({part})))
+                del self._held[part]
+                self._blocked[part] = 0
 
     def _hear_over(self) -> list[int]:
         """Return the partitions held under a term that was reported over."""

@@ -11,7 +11,7 @@ from apps.runtime.clock import DatabaseClock
 from apps.runtime.process import Pulse, Waiter, Watchdog, rest_after
 from apps.runtime.sessions import (
     Connection,
-    connect_hot,
+    connect_fire,
     connect_leader,
     connect_listener,
     connect_upkeep,
@@ -78,7 +78,7 @@ class Scheduler:
 
     def _serve(self) -> None:
         with contextlib.ExitStack() as stack:
-            hot = stack.enter_context(connect_hot(self._url, name=FIRING))
+            hot = stack.enter_context(connect_fire(self._url, name=FIRING))
             ear = stack.enter_context(connect_listener(self._url, name="chrono ear"))
             notify.listen(ear, notify.JOBS, notify.LEADERSHIP)
             # A session of its own: a notice that came with the answer to a statement
@@ -104,6 +104,7 @@ class Scheduler:
                 wake=self.waiter.wake,
                 pulse=self._electing,
                 firing=hot.info.backend_pid,
+                excuse=self._firing.beat,
             )
             self._served = True
             self._losses = 0

@@ -22,6 +22,7 @@ _SQL = {
         "list_holders",
         "end_deposed",
         "list_blockers",
+        "list_waits",
         "load_timers",
         "load_revisions",
         "look_again",
@@ -254,6 +255,14 @@ def end_deposed(conn: Connection, *, parts: Sequence[int], own: int) -> int:
         conn, {"parts": sorted(parts), "name": FIRING, "own": own}
     )
     return sum(ended for (ended,) in rows)
+
+
+def list_waits(conn: Connection, *, pid: int) -> list[Holder]:
+    """Return whose locks a session, by its backend pid, waits for right now."""
+    return [
+        Holder(pid=blocker, application=application, age=age)
+        for blocker, application, age in _SQL["list_waits"].run(conn, {"pid": pid})
+    ]
 
 
 def list_blockers(conn: Connection, *, after: Millis) -> list[tuple[str, Holder]]:

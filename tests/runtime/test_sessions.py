@@ -8,6 +8,7 @@ import pytest
 
 from apps.runtime import sessions
 from apps.runtime.sessions import (
+    FIRE,
     HOT,
     LEADER,
     LISTENER,
@@ -19,6 +20,7 @@ from apps.runtime.sessions import (
     ServerTooOld,
     SettingRefused,
     connect,
+    connect_fire,
     connect_hot,
     connect_leader,
     connect_listener,
@@ -29,6 +31,7 @@ from tests.support.relay import INVENTED_PID, pooled
 Door = Callable[..., Connection]
 KINDS = [
     (connect_hot, HOT),
+    (connect_fire, FIRE),
     (connect_leader, LEADER),
     (connect_listener, LISTENER),
     (connect_upkeep, UPKEEP),

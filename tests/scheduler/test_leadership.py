@@ -3,14 +3,17 @@
 import queue
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import psycopg
 import pytest
 
 from apps.runtime.process import Pulse
 from apps.runtime.sessions import connect_hot, connect_leader
+from apps.scheduler import leadership
 from apps.scheduler.leadership import ENDED_AT_TRY, NAMED_AT_TRY, Change, Leadership
 from apps.scheduler.store import FIRING
+from tests.support import pg
 
 ALL = frozenset(range(64))
 
@@ -26,6 +29,7 @@ class Candidate:
             wake=lambda: None,
             pulse=Pulse("test"),
             firing=0,
+            excuse=lambda: None,
         )
 
     def step(self) -> None:
@@ -161,18 +165,73 @@ def test_a_row_that_somebody_holds_keeps_nobody_from_the_others(
     assert not first.held & second.held
 
 
-def test_terms_that_are_led_already_go_on_while_a_row_is_held(
-    candidate: Callable[[], Candidate], connect: Callable[..., psycopg.Connection]
+def test_a_row_that_somebody_holds_for_long_is_set_aside_until_it_is_free(
+    candidate: Callable[[], Candidate],
+    connect: Callable[..., psycopg.Connection],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     first = candidate()
     first.step()
     fences = dict(first.fences)
-    hold(connect(), 5)
-    first.leadership.retake([first.leadership._held[5]])
-    for _ in range(3):
-        first.step()
-    assert first.fences == fences
+    holder = connect()
+    pid = hold(holder, 5)
+    first.step()
+    assert first.held == ALL  # It may be an edit that is over in a moment.
+    monkeypatch.setattr(leadership, "HELD_FOR", 0)
+    first.step()
+    assert first.held == ALL - {5}
+    assert f"partition 5 is set aside: held by pid {pid}" in caplog.text
+    # Its lock is kept: nobody else tries what is waited for.
+    settle(first)
+    second = candidate()
+    second.step()
+    assert 5 not in second.held
+    holder.execute("ROLLBACK")
+    settle(first, second)
+    assert first.held | second.held == ALL
+    fences_now = first.fences | second.fences
+    assert fences_now[5] > fences[5]
+
+
+def test_a_row_that_our_own_fire_holds_is_not_set_aside(
+    candidate: Callable[[], Candidate],
+    connect: Callable[..., psycopg.Connection],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leadership, "HELD_FOR", 0)
+    first = candidate()
+    first.step()
+    first.leadership._firing = hold(connect(), 5, how="SHARE")
+    first.step()
     assert first.held == ALL
+
+
+def test_a_firing_session_that_waits_for_a_lock_is_excused_and_the_holder_named(
+    candidate: Callable[[], Candidate],
+    connect: Callable[..., psycopg.Connection],
+    background: Callable[..., Future[object]],
+    second_connection: psycopg.Connection,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = candidate()
+    excused: list[int] = []
+    first.leadership._excuse = lambda: excused.append(1)
+    holder, firing = connect(), connect()
+    holder.execute("BEGIN; LOCK TABLE chrono_run")
+    first.leadership._firing = firing.info.backend_pid
+    first.step()
+    assert not excused
+    done = background(firing.execute, "SELECT FROM chrono_run")
+    pg.wait_until_blocked(second_connection, firing.info.backend_pid)
+    first.step()
+    first.step()
+    assert len(excused) == 2
+    named = [r.message for r in caplog.records if "firing waits" in r.message]
+    assert len(named) == 1
+    assert f"pid {holder.info.backend_pid} " in named[0]
+    holder.execute("ROLLBACK")
+    done.result(timeout=5)
 
 
 def test_the_log_names_who_holds_a_row(

@@ -27,6 +27,7 @@ def leadership(dsn: str) -> Iterator[Leadership]:
         wake=lambda: None,
         pulse=Pulse("test"),
         firing=0,
+        excuse=lambda: None,
     )
     made.step()
     yield made
