@@ -51,7 +51,7 @@ def hold_row(field: Field) -> str:
         field.recover(case)
         field.note_end(case.process)
         field.schedulers.remove(case.process)
-        said_by = [*field.schedulers, case.process]
+        left = list(field.schedulers)
         field.schedulers.append(field.stack.scheduler(case.process.name + "'"))
         sleep_until(begun + ROW_S)
         decisions = tables.read_decisions(field.conn, field.prefix)
@@ -65,8 +65,8 @@ def hold_row(field: Field) -> str:
         decisions, case.at + WORST_S, begun + ROW_S - 1, lambda d: d.part != held.part
     )
     who = f"pid {pid} ({FORGETFUL})"
-    alarm = said_at(said_by, f"waits for a lock of {who}") - begun
-    named = said_at(said_by, f"partition {held.part} waits for a leader: held by {who}")
+    alarm = said_at([*left, case.process], who) - begun
+    named = said_at(left, f"partition {held.part} waits for a leader: held by {who}")
     named -= case.at
     for what, seconds, worst in (
         ("its leader fired the others late", led_late, ON_TIME_S),
@@ -100,7 +100,7 @@ def hold_table(field: Field) -> str:
         holder.rollback()
         fires = field.wait_fired(time.time())
     field.wait_even()
-    alarm = said_at(said_by, f"waits for a lock of pid {pid} ({FORGETFUL})") - begun
+    alarm = said_at(said_by, f"pid {pid} ({FORGETFUL})") - begun
     field.findings.require(alarm < NAMED_S, f"the holder was named after {alarm:.1f} s")
     field.findings.require(fires < WORST_S, f"fired after {fires:.2f} s")
     lost = len(before - {process.pid for process in field.schedulers})
