@@ -129,6 +129,11 @@ def machine() -> dict[str, Any]:
     }
 
 
+def crowd() -> float:
+    """Return how many processes want each core, and at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def environment(url: str) -> dict[str, str]:
     """Return the environment of a process of ours on this database."""
     return {
@@ -160,7 +165,7 @@ class Stack:
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
             "AND starts_with(application_name, 'chrono ')"
         ).fetchall()
-        return sum(_cpu(pid) for (pid,) in rows)
+        return sum(_single_cpu(pid) for (pid,) in rows)
 
     def memory_mb(self) -> dict[str, list[float]]:
         """Return the resident megabytes of each process."""
@@ -366,6 +371,13 @@ def _cpu(pid: int) -> float:
         times = psutil.Process(pid).cpu_times()
         return float(times.user + times.system)
     return 0.0
+
+
+def _single_cpu(pid: int) -> float:
+    """Return the CPU seconds of a process of one thread; on Linux to the nanosecond."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    return _cpu(pid)
 
 
 def _tree_cpu(pid: int) -> float:

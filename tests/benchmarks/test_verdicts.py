@@ -37,6 +37,24 @@ def test_a_herd_misses(row, beside, named):
     assert named in words
 
 
+@pytest.mark.parametrize(
+    ("executed", "runs", "distinct", "lost", "doubled"),
+    [
+        ([1, 1, 1], 3, 3, 0, 0),
+        ([1, 0, 1], 3, 3, 1, 0),
+        ([1, 1, 1], 2, 2, 1, 0),
+        ([1, 3, 1], 3, 3, 0, 2),
+        ([1, 1, 1], 4, 3, 0, 1),
+        ([2, 0, 1], 2, 2, 1, 1),
+    ],
+)
+def test_a_run_is_missed_and_counted_twice_by_either_witness(
+    executed, runs, distinct, lost, doubled
+):
+    found = herd.faults(executed, runs=runs, distinct=distinct)
+    assert found == {"lost": lost, "doubled": doubled}
+
+
 @pytest.mark.parametrize(("cost", "cpu", "misses"), [(1.3, 1.3, 0), (1.31, 1.4, 2)])
 def test_the_largest_may_cost_a_little_more(cost, cpu, misses):
     first = {"pending": 10, "cost_ratio": 1.0, "cpu_ratio": 1.0}
