@@ -24,8 +24,8 @@ from chrono.rules.states import Priority, Reason
 
 log = logging.getLogger("chrono.scheduler")
 
-MOST_SCHEDULES = 500
-MOST_MISSED = 5_000
+MOST_SCHEDULES = 200
+MOST_MISSED = 1_000
 """How many missed occurrences a round looks at; live runs come between rounds."""
 REST: Millis = 1_000
 

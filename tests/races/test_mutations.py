@@ -281,8 +281,8 @@ MUTATIONS = [
         rule="a missed run is made only where the ledger took its occurrence",
         scenario=test_missed.test_an_occurrence_that_ran_already_meets_the_ledger,
         statement="miss_if_held",
-        old="""WHERE reason IS NULL AND (part, job_id, run_id) IN (
-            SELECT part, job_id, run_id FROM ledger WHERE outcome = 1 )""",
+        old="""WHERE reason IS NULL AND ((part, job_id, run_id) IN (
+            SELECT part, job_id, run_id FROM ledger WHERE outcome = 1 )) IS TRUE""",
         new="WHERE reason IS NULL",
     ),
     Mutation(
