@@ -14,7 +14,6 @@ from apps.timers.buckets import ensure_buckets
 from tests.races.world import World
 from tests.support import pg
 
-LAID = "laid"
 WIPE = """
     DELETE FROM chrono_timer; DELETE FROM chrono_timer_far; TRUNCATE chrono_ready;
     DELETE FROM chrono_blocked;
@@ -29,25 +28,29 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def laid(databases: pg.Databases) -> Iterator[pg.Databases]:
-    """The server's databases with one more template, in which upkeep was done."""
-    url = databases.create(LAID, template=pg.TEMPLATE)
+def laid(databases: pg.Databases) -> Iterator[str]:
+    """The name of one more template, in which upkeep was done.
+
+    Other folders borrow these fixtures, and then have databases of their own.
+    """
+    name = f"laid{next(_numbers)}"
+    url = databases.create(name, template=pg.TEMPLATE)
     with contextlib.closing(connect_upkeep(url, name="upkeep")) as conn:
         now = int(read_clock(conn))
         ensure_buckets(conn, now=now)
         ensure_days(conn, now=now)
-    yield databases
-    databases.drop(LAID)
+    yield name
+    databases.drop(name)
 
 
 @pytest.fixture(scope="session")
-def new_world(laid: pg.Databases) -> NewWorld:
+def new_world(databases: pg.Databases, laid: str) -> NewWorld:
     """Makes worlds, each in a database of its own."""
 
     @contextlib.contextmanager
     def make() -> Iterator[World]:
         name = f"race{next(_numbers)}"
-        url = laid.create(name, template=LAID)
+        url = databases.create(name, template=laid)
         observer = observe(url)
         world = World(url, observer)
         try:
@@ -55,16 +58,17 @@ def new_world(laid: pg.Databases) -> NewWorld:
         finally:
             world.close()
             observer.close()
-            laid.drop(name)
+            databases.drop(name)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def shared_url(laid: pg.Databases) -> Iterator[str]:
+def shared_url(databases: pg.Databases, laid: str) -> Iterator[str]:
     """A database for one test after the other."""
-    yield laid.create("shared", template=LAID)
-    laid.drop("shared")
+    name = f"shared{next(_numbers)}"
+    yield databases.create(name, template=laid)
+    databases.drop(name)
 
 
 @pytest.fixture
