@@ -67,7 +67,7 @@ HOT = {
         )
     },
 }
-FIRE = {**HOT, "lock_timeout": "300"}
+FIRE = {**HOT, "lock_timeout": "200"}
 UPKEEP = {
     **NETWORK,
     "idle_in_transaction_session_timeout": "4000",

@@ -39,7 +39,7 @@ BLOCKED_S = 0.1
 NAMED_AT_TRY = 5
 ENDED_AT_TRY = 10
 NAMED_EVERY = 20
-HELD_FOR: Millis = 1_000
+HELD_FOR: Millis = 500
 """A row that one transaction holds for this long is not just being edited."""
 BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 """Somebody has the table, or took a row since it was looked at: next time."""
