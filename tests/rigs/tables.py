@@ -290,6 +290,12 @@ def count_sessions(conn: Connection, name: str, waits_for: str) -> int:
     return int(number)
 
 
+def count_gated(conn: Connection) -> int:
+    """Return how many runs wait behind a gate."""
+    [(number,)] = conn.execute("SELECT count(*) FROM chrono_blocked").fetchall()
+    return int(number)
+
+
 def count_blocked(conn: Connection, name: str) -> int:
     """Return how many sessions of this name wait for a lock."""
     [(number,)] = conn.execute(

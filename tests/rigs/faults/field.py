@@ -32,6 +32,7 @@ SPREAD_S = (0.1, 0.9)
 ONCE_AFTER_S, ONCE_WITHIN_S = 5.0, 10.0
 REVIVED_AFTER_S = 1.0
 CLOCKS_S = 1.0
+GATED_S = 60.0
 AUDITED = re.compile(r"\bI\d+ +([a-z]+) +\d+ findings")
 
 type Load = dict[str, dict[str, Any]]
@@ -166,6 +167,13 @@ class Field(Squad):
         """End the load, let the last runs end, and note whatever is wrong."""
         for process in [*self.schedulers, *self.workers]:
             self.findings.require(process.alive, f"{process.name} has ended")
+        # What was missed waits behind the live runs, and a pause would hold it back.
+        wait_for(
+            lambda: not tables.count_gated(self.conn),
+            seconds=GATED_S,
+            what="what was missed to be let in",
+            every=0.2,
+        )
         self._pause()
         self.stack.drain()
         findings, conn, prefix = self.findings, self.conn, self.prefix
