@@ -137,7 +137,9 @@ class Lane:
             gate.after = (found[-1].part, found[-1].job_id)
             gate.next = moment.now + STEP
             return
-        gate.next = moment.now + (STEP if gate.awake else LOOK_EVERY)
+        # Those that rest have kept nobody awake: their turn comes when it is over.
+        idle = min([moment.now + LOOK_EVERY, *self._resting.values()])
+        gate.next = moment.now + STEP if gate.awake else idle
         gate.after, gate.awake = START, False
 
     def _admit(

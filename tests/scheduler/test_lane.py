@@ -377,6 +377,23 @@ def test_a_partition_that_somebody_holds_stops_nobody_else(
     assert all(len(leader.blocked(job)) < 59 for job in jobs)
 
 
+def test_a_partition_that_is_free_again_has_its_turn_within_seconds(
+    leader: Leader, dsn: str
+) -> None:
+    # Nothing else waits that would keep the lane awake.
+    job = miss(leader, overlap_policy="allow_all")
+    catch_up(leader)
+    leader.conn.execute("SET lock_timeout = '20ms'")
+    with psycopg.connect(dsn) as holder:
+        holder.execute(
+            "SELECT FROM chrono_partition WHERE id = %s FOR UPDATE", [partition_of(job)]
+        )
+        let_in(leader, 3)
+        assert len(leader.blocked(job)) == 59
+    let_in(leader, 8)
+    assert len(leader.blocked(job)) < 59
+
+
 def test_a_deposed_leader_lets_nobody_in(leader: Leader) -> None:
     job = miss(leader, overlap_policy="allow_all")
     catch_up(leader)
