@@ -74,6 +74,10 @@ CONSTRAINTS = {
         "chrono_partition_id",
         "chrono_partition_pkey",
     ),
+    "chrono_plan_end": (
+        "chrono_plan_end_pkey",
+        "chrono_plan_end_remaining",
+    ),
     "chrono_request_key": (
         "chrono_request_key_fingerprint",
         "chrono_request_key_key",

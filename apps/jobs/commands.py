@@ -562,6 +562,7 @@ def _write(
         for change in changes
     ]
     _write_rows(conn, written, now, instant.horizon)
+    _keep_ends(conn, changes, written)
     _count_live(conn, [change for change in changes if change.needs_slots], now)
     _settle_deleted(conn, [change for change in changes if change.edit.deleted])
     events = [
@@ -602,6 +603,24 @@ def _write_rows(
     skips = [skip for rows in written for skip in rows.skips]
     if skips:
         store.insert_skips(conn, skips=skips)
+
+
+def _keep_ends(
+    conn: Connection, changes: Sequence[Change], written: Sequence[Written]
+) -> None:
+    """Keep what is left of a number of runs where no timer keeps it any more."""
+    planned = [
+        rows
+        for change, rows in zip(changes, written, strict=True)
+        if change.replanned
+        and {change.job.remaining_runs, rows.job.remaining_runs} != {None}
+    ]
+    if planned:
+        store.keep_plan_ends(
+            conn,
+            jobs=[rows.job for rows in planned],
+            over={rows.job.id for rows in planned if rows.over},
+        )
 
 
 def _plan(conn: Connection, timers: Sequence[Timer], horizon: Millis) -> None:

@@ -184,6 +184,8 @@ class Written:
     skips: list[Skip]
     skipped: tuple[Millis, ...]
     """What is skipped of the occurrences to come."""
+    over: bool
+    """Whether the new plan has no occurrence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +305,7 @@ def carry_out(
     timers: list[Timer] = []
     skips: list[Skip] = []
     skipped: list[Skip] = []
+    over = False
     if change.replanned:
         known = last_decided(
             ledger=decided.scheduled_for, activated_at=activated_at, now=now
@@ -327,6 +330,7 @@ def carry_out(
                 remaining=left,
             )
             timers += [] if following is None else [following]
+            over = following is None
     after = replace(_after(change, activated_at, now), remaining_runs=left)
     return Written(
         job=ChangedJob(
@@ -349,6 +353,7 @@ def carry_out(
         timers=timers,
         skips=skips + skipped,
         skipped=tuple(skip.scheduled_for for skip in skipped),
+        over=over,
     )
 
 

@@ -216,7 +216,7 @@ def read_decisions(
         return decided
     left = store.read_remaining(conn, jobs=counted, decided=decided)
     for job in counted:
-        # A plan without a timer has no run left; of a paused one the job itself knows.
+        # A plan without a trace has no run left; of a paused one the job itself knows.
         stopped = job.paused or job.deleted_at is not None
         runs = job.remaining_runs if stopped else left.get(job.id, 0)
         decided[job.id] = replace(decided[job.id], remaining=runs)

@@ -1,7 +1,7 @@
 """The statements of this room, one function a file; rows in, frozen values out."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,7 @@ from apps.jobs.planning import Skip, Timer
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis
+from chrono.rules.partitions import partition_of
 
 _SQL = {
     name: sql.load("jobs", name)
@@ -39,6 +40,7 @@ _SQL = {
         "insert_revisions",
         "update_jobs",
         "insert_timers",
+        "keep_plan_ends",
         "insert_skips",
         "notify_leaders",
         "count_skips",
@@ -585,9 +587,9 @@ def read_decided(
 def read_remaining(
     conn: Connection, *, jobs: Sequence[Job], decided: Mapping[UUID, Decided]
 ) -> dict[UUID, int]:
-    """Return how many runs are left to these jobs by their timers in force.
+    """Return how many runs are left to these jobs by their plans in force.
 
-    One that has no timer, or no number of runs, is not among them.
+    One that has no number of runs is not among them.
     """
     rows = _SQL["read_remaining"].run(
         conn,
@@ -700,6 +702,23 @@ def insert_timers(conn: Connection, *, timers: Sequence[Timer], table: str) -> i
             "remaining": [timer.remaining for timer in timers],
         },
         timers=table,
+    )
+
+
+def keep_plan_ends(
+    conn: Connection, *, jobs: Sequence[ChangedJob], over: Collection[UUID]
+) -> None:
+    """Keep what is left to those of these newly planned jobs whose plans are over."""
+    _SQL["keep_plan_ends"].change(
+        conn,
+        {
+            "parts": [partition_of(job.id) for job in jobs],
+            "jobs": [job.id for job in jobs],
+            "versions": [job.version for job in jobs],
+            "remaining": [
+                job.remaining_runs if job.id in over else None for job in jobs
+            ],
+        },
     )
 
 

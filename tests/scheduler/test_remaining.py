@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from apps.jobs.commands import patch_job, pause_job, resume_job
 from apps.jobs.manual import run_now
-from chrono.rules.instants import HOUR, MINUTE, SECOND, format_instant
+from apps.jobs.selectors import get_job, list_jobs
+from apps.jobs.store import Chosen
+from apps.tenants.actor import Actor
+from chrono.rules.instants import HOUR, MINUTE, SECOND, Millis, format_instant
 from chrono.rules.partitions import partition_of
 from chrono.rules.states import Outcome, Reason
 from tests.scheduler.conftest import NOON, Leader
@@ -127,3 +131,126 @@ def test_what_ran_already_takes_nothing_off_again(leader: Leader) -> None:
     assert leader.planned(job) == [(NOON + 30 * MINUTE, 2)]
     leader.run_to(NOON + HOUR, every=MINUTE)
     assert len(leader.fired(job)) == 3
+
+
+ACTOR = Actor.command("tests")
+
+
+def until(moment: Millis) -> dict[str, str]:
+    """Return an end at an instant."""
+    return {"ends_at": format_instant(moment)}
+
+
+def shown(leader: Leader, job: uuid.UUID) -> tuple[str, int | None]:
+    """Return a job's state and how many runs are left to it."""
+    fields = get_job(leader.conn, job, actor=ACTOR, now=leader.clock.moment)
+    return fields["state"], fields["runs_left"]
+
+
+def listed(leader: Leader, state: str) -> list[str]:
+    """Return the keys of the jobs that a list of a state has."""
+    page = list_jobs(
+        leader.conn,
+        tenant=1,
+        actor=ACTOR,
+        chosen=Chosen(states=frozenset({state})),
+        limit=10,
+        now=leader.clock.moment,
+    )
+    return sorted(item["key"] for item in page.items)
+
+
+def test_a_later_end_goes_on_with_the_runs_that_are_left(leader: Leader) -> None:
+    job = few(leader, 5, **until(NOON + 25 * SECOND))
+    leader.run_to(NOON + MINUTE)
+    assert shown(leader, job) == ("ended", 3)
+    patch_job(job, until(NOON + HOUR), now=leader.clock.moment)
+    assert shown(leader, job) == ("active", 3)
+    leader.run_to(NOON + 3 * MINUTE)
+    tens = [NOON + n * 10 * SECOND for n in (1, 2, 7, 8, 9)]
+    assert leader.fired(job) == tens
+    assert shown(leader, job) == ("ended", 0)
+
+
+def test_a_later_end_goes_on_after_an_end_by_an_edit(leader: Leader) -> None:
+    job = few(leader, 5, **until(NOON + HOUR))
+    leader.run_to(NOON + 20 * SECOND)
+    patch_job(job, until(NOON + 21 * SECOND), now=leader.clock.moment)
+    leader.run_to(NOON + 30 * SECOND)
+    patch_job(job, {"name": "Only a name"}, now=leader.clock.moment)
+    assert shown(leader, job) == ("ended", 3)
+    patch_job(job, until(NOON + HOUR), now=leader.clock.moment)
+    leader.run_to(NOON + 2 * MINUTE)
+    assert leader.fired(job) == [NOON + n * 10 * SECOND for n in (1, 2, 4, 5, 6)]
+
+
+@pytest.mark.parametrize(("policy", "left"), [("run_all", 3), ("skip", 5)])
+def test_a_later_end_goes_on_after_missed_ones(
+    leader: Leader, policy: str, left: int
+) -> None:
+    end = until(NOON + 25 * MINUTE)
+    job = few(leader, 5, interval="10m", catchup_policy=policy, **end)
+    leader.clock.moment = NOON + HOUR
+    leader.step()
+    assert shown(leader, job) == ("ended", left)
+    patch_job(job, until(NOON + 2 * HOUR), now=leader.clock.moment)
+    assert leader.planned(job) == [(NOON + HOUR + 10 * MINUTE, left)]
+
+
+def test_a_later_end_goes_on_after_a_delay_that_came_too_late(leader: Leader) -> None:
+    start = NOON + SECOND
+    job = few(
+        leader,
+        4,
+        interval=None,
+        fixed_delay="10s",
+        starts_at=format_instant(start),
+        overlap_policy="skip",
+        **until(NOON + MINUTE),
+    )
+    leader.run_to(NOON + 58 * SECOND)
+    leader.succeed()
+    leader.run_to(NOON + 2 * MINUTE)
+    assert leader.planned(job) == []
+    patch_job(job, until(NOON + HOUR), now=leader.clock.moment)
+    assert [left for _, left in leader.planned(job)] == [3]
+
+
+def test_a_pause_keeps_what_was_left_at_the_end(leader: Leader) -> None:
+    job = few(leader, 5, **until(NOON + 25 * SECOND))
+    leader.run_to(NOON + MINUTE)
+    pause_job(job, now=leader.clock.moment)
+    resume_job(job, now=leader.clock.moment)
+    patch_job(job, until(NOON + HOUR), now=leader.clock.moment)
+    assert leader.planned(job) == [(NOON + 70 * SECOND, 3)]
+
+
+def test_a_later_end_gives_no_run_to_who_has_used_up_his(leader: Leader) -> None:
+    job = few(leader, 2, **until(NOON + 25 * SECOND))
+    leader.run_to(NOON + MINUTE)
+    patch_job(job, until(NOON + HOUR), now=leader.clock.moment)
+    assert (shown(leader, job), leader.planned(job)) == (("ended", 0), [])
+    patch_job(job, {"remaining_runs": 1}, now=leader.clock.moment)
+    assert leader.planned(job) == [(NOON + 70 * SECOND, 1)]
+
+
+def test_who_has_used_up_his_runs_is_listed_as_ended(leader: Leader) -> None:
+    job = few(leader, 2)
+    leader.create("many", interval="10s", remaining_runs=40)
+    leader.run_to(NOON + 15 * SECOND)
+    assert (listed(leader, "ended"), listed(leader, "active")) == ([], ["few", "many"])
+    leader.run_to(NOON + 20 * SECOND)
+    assert (listed(leader, "ended"), listed(leader, "active")) == (["few"], ["many"])
+    pause_job(job, now=leader.clock.moment)
+    assert (listed(leader, "ended"), listed(leader, "paused")) == ([], ["few"])
+    resume_job(job, now=leader.clock.moment)
+    assert (listed(leader, "ended"), listed(leader, "active")) == (["few"], ["many"])
+    patch_job(job, {"remaining_runs": 1}, now=leader.clock.moment)
+    assert (listed(leader, "ended"), listed(leader, "active")) == ([], ["few", "many"])
+
+
+def test_who_missed_the_last_of_his_runs_is_listed_as_ended(leader: Leader) -> None:
+    few(leader, 2, interval="10m", catchup_policy="run_all")
+    leader.clock.moment = NOON + HOUR
+    leader.step()
+    assert (listed(leader, "ended"), listed(leader, "active")) == (["few"], [])

@@ -1,5 +1,5 @@
 -- Fires up to some hundred due timers of many partitions in one fenced statement.
--- writes: timer timer_far occurrence ready blocked slot
+-- writes: timer timer_far plan_end occurrence ready blocked slot
 -- moves: timer -> ready | blocked | occurrence (skipped)
 -- locks: partition rows in id order FOR SHARE, then timer rows
 -- index: {bucket} (part, due_at, ref, kind, version)
@@ -12,6 +12,9 @@
 --
 -- A next timer is due a millisecond after the row it replaces, at least: that row is
 -- still there when the insert looks for its key, and nothing would be planned again.
+--
+-- What is left of a number of runs rides in the next timer; where there is none, a row
+-- keeps it for who gives the schedule a later end.
 --
 -- Nearly all runs go to ready and have no slot: those that are held by a gate and those
 -- that count against a bound come in by arrays of their own, most of the time empty.
@@ -139,6 +142,14 @@ WITH locked AS MATERIALIZED (
     FROM judged
     WHERE next_due >= to_timestamp(%(horizon)s::bigint / 1000.0::float8)
         AND (verdict <> 0 OR remaining IS DISTINCT FROM 1)
+    ON CONFLICT DO NOTHING
+), over AS (
+    INSERT INTO chrono_plan_end (part, job_id, version, remaining)
+    SELECT part, job_id, version,
+        CASE WHEN verdict = 0 THEN remaining - 1 ELSE remaining END
+    FROM judged
+    WHERE kind = 1 AND remaining IS NOT NULL
+        AND (next_due IS NULL OR (verdict = 0 AND remaining = 1))
     ON CONFLICT DO NOTHING
 ), gated AS MATERIALIZED (
     SELECT g.n, g.gate, g.reason FROM unnest(

@@ -1,5 +1,5 @@
 -- Decide all that some schedules missed: what is given up, what runs in its own lane.
--- writes: timer timer_far occurrence blocked
+-- writes: timer timer_far plan_end occurrence blocked
 -- moves: timer -> blocked | occurrence (skipped)
 -- locks: partition rows in id order FOR SHARE, then timer rows
 -- index: {bucket} (part, due_at, ref, kind, version)
@@ -99,7 +99,7 @@ WITH locked AS MATERIALIZED (
         CASE WHEN remaining IS NOT NULL THEN remaining - (
             SELECT count(*) FROM ledger l WHERE l.job_id = t.job_id AND l.outcome = 1
         )::integer END AS remaining
-    FROM taken t WHERE next_due IS NOT NULL
+    FROM taken t
 ), next_near AS (
     INSERT INTO chrono_timer (
         due_at, scheduled_for, ref, job_id, prev, version, revision, part, kind,
@@ -119,6 +119,11 @@ WITH locked AS MATERIALIZED (
     FROM following
     WHERE next_due >= to_timestamp(%(horizon)s::bigint / 1000.0::float8)
         AND (remaining > 0) IS NOT FALSE
+    ON CONFLICT DO NOTHING
+), over AS (
+    INSERT INTO chrono_plan_end (part, job_id, version, remaining)
+    SELECT part, ref, version, greatest(remaining, 0) FROM following
+    WHERE remaining IS NOT NULL AND (next_due IS NULL OR remaining <= 0)
     ON CONFLICT DO NOTHING
 )
 SELECT (SELECT array_agg(id) FROM held), (SELECT array_agg(n) FROM taken),
