@@ -1,12 +1,13 @@
 -- List a tenant's jobs by id, newest first, without their payloads.
 -- writes: nothing
--- index: chrono_job_living or chrono_job_deleted, chrono_job_revision_key; with a key
--- chrono_job_key
+-- index: chrono_job_living or chrono_job_deleted, chrono_job_revision_key,
+-- chrono_plan_end_pkey; with a key chrono_job_key
 --
 -- What a filter leaves out is looked at, too: of that, `look` jobs at most. Whether a
 -- single instant or an end is over is told from its text, so that no row can make the
 -- list fail. What is over by its end alone counts as ended once its jitter has passed,
--- though something may be undecided; that the runs are used up no row here says.
+-- though something may be undecided. What has used up its number of runs has a row that
+-- says its plan is over.
 -- Tenant and id are compared and ordered as a row, which is the index's own order. Asked
 -- for one tenant's ids, the planner may walk down the primary key through everybody's.
 WITH looked AS (
@@ -52,6 +53,11 @@ WHERE (
         %(states)s::text[] IS NULL OR CASE
             WHEN j.deleted_at IS NOT NULL THEN 'deleted'
             WHEN j.paused THEN 'paused'
+            WHEN j.remaining_runs IS NOT NULL AND (
+                SELECT true FROM chrono_plan_end e
+                WHERE e.part = j.part AND e.job_id = j.id AND e.version = j.version
+                LIMIT 1
+            ) THEN 'ended'
             WHEN rtrim(r.schedule ->> 'ends_at', 'Z') COLLATE "C" <= to_char(
                 greatest(
                     j.activated_at,
