@@ -114,6 +114,16 @@ class Gun:
                 # Whatever is wrong with one job's schedule: the others fire.
                 log.exception("job %s can't be decided", entry.job_id)
                 self._cache.put_back(entry, at=now + 60 * REST)
+        manual = self._places.of_people(
+            [entry for entry, decision in decided if decision.gate is Reason.PAUSED]
+        )
+        decided = [
+            (
+                entry,
+                replace(decision, gate=None) if entry.run_id in manual else decision,
+            )
+            for entry, decision in decided
+        ]
         late = {entry.job_id for entry in entries if entry.kind == TimerKind.LATE}
         places = self._places.find(
             [
@@ -288,7 +298,10 @@ def is_missed(entry: Entry, now: Millis) -> bool:
 
 
 def decide(entry: Entry, now: Millis) -> Decision:
-    """Return what to do with a due entry, whatever runs of its job are live."""
+    """Return what to do with a due entry, whatever runs of its job are live.
+
+    Of a paused job every retry is held back here, that of a manual run too.
+    """
     match TimerKind(entry.kind):
         case TimerKind.SCHEDULE if isinstance(entry.definition.schedule, FixedDelay):
             return _decide_delay(entry, entry.definition.schedule, now)

@@ -1,8 +1,8 @@
 """Lets in what waits behind a gate: when there is a place, and at what rate.
 
 Catch-up and backfill have a rate of their own, so that live runs keep their second;
-runs behind others of their job are let in when one of those has ended; retries when
-their job is resumed. Nobody is let in while the job is paused.
+runs behind others of their job are let in when one of those has ended; retries of its
+schedule's runs when their job is resumed. Nobody is let in while the job is paused.
 """
 
 import logging

@@ -61,6 +61,14 @@ class Places:
                 gone = 0 if entry.old_prev_live is False else None
                 entry.prev_ended = ends.get(entry.prev, gone)
 
+    def of_people(self, entries: Sequence[Entry]) -> set[uuid.UUID]:
+        """Return those of these entries' runs that somebody asked for."""
+        if not entries:
+            return set()
+        return store.list_manual(
+            self._conn, runs=[(e.part, e.job_id, e.run_id) for e in entries]
+        )
+
     def find(self, entries: Sequence[Entry], now: Millis) -> dict[Key, Place | Reason]:
         """Return where the runs of these entries go, in their order."""
         if not entries:

@@ -9,6 +9,7 @@ from apps.runtime import sql
 from apps.runtime.locks import MEMBER_LOCKS, PARTITION_LOCKS, UPKEEP_LOCKS
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
+from chrono.rules.keys import scheduled_for_of
 
 _SQL = {
     name: sql.load("scheduler", name)
@@ -39,6 +40,7 @@ _SQL = {
         "list_waiting",
         "list_live",
         "list_ends",
+        "list_manual",
     )
 }
 
@@ -495,3 +497,19 @@ def list_ends(
 ) -> dict[uuid.UUID, Millis]:
     """Return when those of these runs ended that are settled."""
     return dict(_SQL["list_ends"].run(conn, {"runs": list(runs)}))
+
+
+def list_manual(
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID, uuid.UUID]]
+) -> set[uuid.UUID]:
+    """Return those of these runs, as (partition, job, run), that somebody asked for."""
+    rows = _SQL["list_manual"].run(
+        conn,
+        {
+            "parts": [part for part, _, _ in runs],
+            "jobs": [job for _, job, _ in runs],
+            "scheduled_for": [scheduled_for_of(run) for _, _, run in runs],
+            "runs": [run for _, _, run in runs],
+        },
+    )
+    return {run for (run,) in rows}

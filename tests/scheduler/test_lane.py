@@ -9,6 +9,7 @@ import pytest
 
 from apps.jobs.backfill import Range, backfill_job
 from apps.jobs.commands import delete_job, pause_job, resume_job
+from apps.jobs.manual import run_now
 from apps.runs.cancel import cancel
 from apps.runtime.sessions import Connection
 from apps.scheduler import lane, store
@@ -303,6 +304,33 @@ def test_a_retry_of_a_paused_job_waits_and_goes_on_after_the_resume(
     assert leader.blocked(job) == []
     [again] = leader.claim()
     assert (again.run_id, again.attempt) == (lease.run_id, 2)
+
+
+def test_a_retry_of_a_manual_run_goes_on_though_the_job_is_paused(
+    leader: Leader,
+) -> None:
+    job, other = (leader.create(key, interval="1h") for key in ("fails", "other"))
+    leader.clock.moment = NOON + HOUR
+    leader.step()
+    scheduled = leader.claim()
+    for one in (job, other):
+        pause_job(one, now=leader.clock.moment)
+    asked = run_now(job, now=leader.clock.moment + SECOND).run_id
+    leader.run_to(leader.clock.moment + 2 * SECOND)
+    [manual] = leader.claim()
+    assert manual.run_id == asked
+    for lease in (*scheduled, manual):
+        leader.settle(
+            lease,
+            state=0,
+            due=leader.clock.moment + MINUTE,
+            error="no",
+            reason=Reason.ATTEMPT_FAILED,
+        )
+    leader.run_to(leader.clock.moment + 2 * MINUTE, every=10 * SECOND)
+    assert leader.blocked(job) == leader.blocked(other) == [(NOON + HOUR, "paused")]
+    [again] = leader.claim()
+    assert (again.run_id, again.attempt) == (asked, 2)
 
 
 def test_a_cancelled_retry_does_not_come_back_from_behind_its_gate(
