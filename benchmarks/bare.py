@@ -98,10 +98,13 @@ def _batches(
             for term in store.take_over(leader, parts=range(64), owner="bench")
         }
     rows = store.load_timers(
-        conn, parts=range(64), before=now_ms(conn), limit=JOBS * ROUNDS
+        conn,
+        after=dict.fromkeys(range(64), store.FIRST),
+        before=now_ms(conn),
+        limit=JOBS * ROUNDS,
     )
     rows.sort(key=lambda row: row.due_at)
-    horizon = store.look_again(conn, parts=[0], before=0)[0].horizon
+    horizon = store.look_again(conn, parts=[0], after=0, before=0)[0].horizon
     held = [terms[part] for part in sorted(terms)]
     made = []
     for start in range(0, len(rows), BATCH):

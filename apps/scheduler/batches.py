@@ -23,7 +23,6 @@ class Moment:
     """The instant that stands for the database's clock in tests, else None."""
     slice: int
     horizon: Millis
-    loaded_until: Millis
 
 
 @dataclass(slots=True, kw_only=True)

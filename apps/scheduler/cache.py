@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from apps.scheduler.store import Term
+from apps.scheduler.store import FIRST, Place, Term
 from chrono.rules.instants import Millis
 from chrono.rules.overlap import Check
 from chrono.rules.policy import OverlapPolicy, Policy
@@ -76,6 +76,10 @@ class Held:
     term: Term
     full_epoch: int
     """The epoch of the last change without job rows that this leader has followed."""
+    loaded_until: Millis = 0
+    """All due before it, unless late by more than catch-up allows, was read once."""
+    behind: Place | None = FIRST
+    """Where the walk along what is overdue stands; None where it is at its end."""
     tickets: dict[Key, Ticket[Entry]] = field(default_factory=dict)
 
 
@@ -129,7 +133,10 @@ class Cache:
             ticket.cancel()
 
     def move_epoch(self, part: int, *, epoch: int, jobs: Iterable[uuid.UUID]) -> None:
-        """Drop the entries of these jobs and move the partition's epoch at once."""
+        """Drop the entries of these jobs and move the partition's epoch at once.
+
+        What of them is due soon the next look finds, what is overdue a new walk.
+        """
         held = self.held[part]
         changed = set(jobs)
         if changed:
@@ -137,14 +144,17 @@ class Cache:
                 if ticket.item.job_id in changed:
                     ticket.cancel()
                     del held.tickets[key]
+            held.behind = FIRST
         held.term = replace(held.term, epoch=epoch)
 
     def clear(self, part: int) -> None:
-        """Drop all entries of a partition; it stays held."""
+        """Drop all entries of a partition; it stays held, and is to be read anew."""
         held = self.held[part]
         for ticket in held.tickets.values():
             ticket.cancel()
         held.tickets.clear()
+        held.loaded_until = 0
+        held.behind = FIRST
 
     def take_due(self, now: Millis) -> list[Entry]:
         """Take what is due out of the wheel, earliest first.
@@ -170,13 +180,23 @@ class Cache:
         """Return whether entries are set aside."""
         return bool(self._set_aside)
 
-    def count_before(self, moment: Millis) -> Counter[int]:
-        """Return how many timers due before an instant each partition holds."""
-        counts = Counter(entry.part for entry in self._wheel.before(moment))
+    def count(self, after: Millis, before: Millis) -> Counter[int]:
+        """Return how many timers due from an instant on and before another there are.
+
+        By partition, those set aside among them.
+        """
+        counts = Counter(
+            entry.part for entry in self._wheel.before(before) if entry.due >= after
+        )
         for entry in self._set_aside:
-            if self.find(entry.part, entry.key) is entry:
+            if entry.due >= after and self.find(entry.part, entry.key) is entry:
                 counts[entry.part] += 1
         return counts
+
+    def covers(self, part: int, due: Millis) -> bool:
+        """Return whether what is due then should be here: no read is to bring it."""
+        held = self.held.get(part)
+        return held is not None and due < held.loaded_until
 
     def next_due(self) -> Millis | None:
         """Return an instant no later than the next due one, None if nothing waits."""

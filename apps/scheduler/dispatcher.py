@@ -22,7 +22,6 @@ from chrono.rules.instants import Millis
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
-RELOAD_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
 """How many catch-up runs a second are let in, by all leaders together."""
@@ -59,9 +58,7 @@ class Dispatcher:
         self._lost: list[Term] = []
         self._slice = 0
         self._horizon: Millis = 0
-        self._loaded_until: Millis = 0
         self._next_look: Millis = 0
-        self._next_reload: Millis = 0
 
     def adopt(self, terms: Iterable[Term]) -> None:
         """Lead these partitions from now on; what is due comes with the next step."""
@@ -69,7 +66,7 @@ class Dispatcher:
         for term in terms:
             self.cache.adopt(term)
         if terms:
-            self._next_look = self._next_reload = 0
+            self._next_look = 0
             self._lane.notice()
 
     def resign(self, parts: Iterable[int]) -> None:
@@ -88,7 +85,7 @@ class Dispatcher:
         self._lane.notice()
 
     def step(self) -> Step:
-        """Look and load where it is time, fire what is due; return what came of it.
+        """Look and read where it is time, fire what is due; return what came of it.
 
         What was missed comes after what is due now, a bounded piece with each step.
         """
@@ -97,10 +94,10 @@ class Dispatcher:
             return Step(readied=0, wait=IDLE)
         if now >= self._next_look:
             self._look(now)
-        if now >= self._next_reload:
-            self._loaded_until = self._loader.load_window(self.cache.held, now)
-            self._next_reload = now + RELOAD_EVERY
-            self._progress()
+        if now >= self._loader.ahead_due():
+            self._loader.load_ahead(now)
+        if now >= self._loader.overdue_due() and not self.cache.has_aside():
+            self._loader.load_overdue(now)
         due = []
         for entry in self.cache.take_due(self._clock.now()):
             if is_missed(entry, now):
@@ -127,7 +124,6 @@ class Dispatcher:
             override=self._clock.override(),
             slice=self._slice,
             horizon=self._horizon,
-            loaded_until=self._loaded_until,
         )
 
     def _lead_anew(self, stale: set[int]) -> None:
@@ -152,7 +148,12 @@ class Dispatcher:
         now = self._clock.now()
         if self.cache.has_aside():
             return 0
-        wake = min(self._next_look, self._next_reload, self._lane.due())
+        wake = min(
+            self._next_look,
+            self._loader.ahead_due(),
+            self._loader.overdue_due(),
+            self._lane.due(),
+        )
         due = self.cache.next_due()
         if due is not None:
             wake = min(wake, due)

@@ -267,8 +267,8 @@ class Gun:
         moment: Moment,
     ) -> None:
         """Put the next timer, which the statement wrote, into the wheel."""
-        if due >= moment.loaded_until:
-            return  # The window will bring it.
+        if not self._cache.covers(entry.part, due):
+            return  # A read will bring it.
         if verdict == 0 and entry.remaining == 1:
             return  # That was the last.
         if verdict == 0:

@@ -1,17 +1,18 @@
-"""From the timer tables into the wheel: window, second look, delta."""
+"""From the timer tables into the wheel: ahead, overdue, second look, delta."""
 
 import logging
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from apps.runs.store import load_run_priorities
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.cache import Cache, Definition, Entry
-from apps.scheduler.store import RevisionRow, Term, TimerRow
+from apps.scheduler.store import FIRST, Place, RevisionRow, Term, TimerRow
 from chrono.rules import jitter, overlap, policy
+from chrono.rules.catchup import LATE
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.keys import is_extra, run_id
@@ -21,13 +22,27 @@ from chrono.rules.states import TimerKind
 
 log = logging.getLogger("chrono.scheduler")
 
-WINDOW: Millis = 60_000
-SHORTEST_WINDOW: Millis = 2_000
-LOOK_AHEAD: Millis = 1_000
+AHEAD: Millis = 60_000
+"""How far ahead timers are read, where they are few enough."""
+AHEAD_ANYHOW: Millis = 2_000
+AGAIN_AT: Millis = 30_000
+"""How much of what was read ahead is left when it goes on."""
+WHEEL = 50_000
+"""Timers in the wheel from which on no more are read ahead than must be."""
 ROWS = 50_000
 """Rows a read takes at most: about two seconds, half of what the watchdog bears."""
+PIECE_ROWS = 5_000
+"""Rows a read ahead tries to take: between two of them fires what is due."""
+SHORTEST_PIECE: Millis = 250
+OVERDUE_ROWS = 1_000
+OVERDUE_EVERY: Millis = 30_000
+LOOK_AHEAD: Millis = 1_000
+LOOK_BACK: Millis = 5_000
+"""How long before the last look; what is committed later than that waits for the walk
+along what is overdue."""
 DEFINITIONS = 200_000
 DEFINITIONS_AT_ONCE = 5_000
+NOBODY = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +66,79 @@ class Loader:
         self._progress = progress
         self._definitions: dict[tuple[uuid.UUID, int], Definition | None] = {}
         self._tables: dict[int, str] = {}
-        self._window = WINDOW
+        self._piece = AHEAD_ANYHOW
+        self._goal: Millis = 0
+        self._next_walk: Millis = 0
+        self._looked: Millis = 0
 
-    def load_window(self, parts: Iterable[int], now: Millis) -> Millis:
-        """Read all due within the window, however late; return its far end.
+    def ahead_due(self) -> Millis:
+        """Return when to read ahead the next time."""
+        first = min((h.loaded_until for h in self._cache.held.values()), default=0)
+        if len(self._cache) >= WHEEL:
+            return first - AHEAD_ANYHOW
+        return 0 if first < self._goal else first - AGAIN_AT
 
-        Where there is more than fits, the window shrinks: what it leaves out the second
-        look brings in before it is due.
+    def load_ahead(self, now: Millis) -> None:
+        """Read the next rows of what is to come, from what may still be late on.
+
+        Some thousand of them, so that fires never wait for long. Where more is due at
+        one time than a read may take, the second look brings in the rest.
         """
-        before = now + self._window
-        if self._read(list(parts), before) >= ROWS:
-            self._window = max(SHORTEST_WINDOW, self._window // 2)
-        else:
-            self._window = min(WINDOW, self._window * 2)
-        return before
+        self._goal = now + AHEAD
+        read = 0
+        while self._cache.held and read < PIECE_ROWS and self.ahead_due() <= now:
+            read += self._load_piece(now)
+            self._progress()
+
+    def _load_piece(self, now: Millis) -> int:
+        """Read a piece of time, in the partitions that are the furthest back."""
+        starts = {
+            part: max(held.loaded_until, now - LATE)
+            for part, held in self._cache.held.items()
+        }
+        start = min(starts.values())
+        others = [other for other in starts.values() if other > start]
+        end = min(start + self._piece, self._goal, *others)
+        parts = [part for part, other in starts.items() if other == start]
+        read = len(self._read(dict.fromkeys(parts, (start, NOBODY)), end, limit=ROWS))
+        if read > PIECE_ROWS:
+            self._piece = max(SHORTEST_PIECE, self._piece // 2)
+        elif read < PIECE_ROWS // 4:
+            self._piece = min(AHEAD, self._piece * 2)
+        if read < ROWS or end - start <= SHORTEST_PIECE:
+            for part in parts:
+                self._cache.held[part].loaded_until = end
+        return read
+
+    def overdue_due(self) -> Millis:
+        """Return when to read on along what is overdue."""
+        under_way = any(held.behind for held in self._cache.held.values())
+        return 0 if under_way else self._next_walk
+
+    def load_overdue(self, now: Millis) -> None:
+        """Read the next rows of what is overdue, some of each partition.
+
+        It is walked along once in each partition taken over, and every half minute, up
+        to where looks begin. What was missed in a long outage must not keep from the
+        wheel what is due now, nor what can't be decided what can.
+        """
+        if now >= self._next_walk:
+            self._next_walk = now + OVERDUE_EVERY
+            for held in self._cache.held.values():
+                held.behind = held.behind or FIRST
+        after = {
+            part: held.behind
+            for part, held in self._cache.held.items()
+            if held.behind is not None
+        }
+        if not after:
+            return
+        each = max(1, OVERDUE_ROWS // len(after))
+        rows = self._read(after, now - LOOK_BACK, each=each, limit=OVERDUE_ROWS)
+        read = Counter(row.part for row in rows)
+        last = {row.part: (row.due_at, row.ref) for row in rows}
+        for part in after:
+            self._cache.held[part].behind = last[part] if read[part] == each else None
 
     def look(self, now: Millis) -> Seen:
         """Compare what is due soon with the wheel; read where they differ.
@@ -72,9 +146,13 @@ class Loader:
         Something must be held. A lost notice or a late commit costs no more than the
         time between two looks.
         """
+        if self._looked < now - LATE:
+            self._next_walk = 0  # This process stood still.
+        after = max(now - LATE, min(now, self._looked) - LOOK_BACK)
         before = now + LOOK_AHEAD
+        self._looked = now
         looks = store.look_again(
-            self._conn, parts=list(self._cache.held), before=before
+            self._conn, parts=list(self._cache.held), after=after, before=before
         )
         moved = []
         lost = []
@@ -86,14 +164,16 @@ class Loader:
             elif look.epoch != term.epoch:
                 moved.append(look.part)
         lost += self.catch_up(moved)
-        counts = self._cache.count_before(before)
+        counts = self._cache.count(after, before)
         differing = [
             look.part
             for look in looks
-            if look.part in self._cache.held and look.due != counts[look.part]
+            if self._cache.covers(look.part, before - 1)
+            and look.due != counts[look.part]
         ]
         if differing:
-            self._read(differing, before)
+            places = dict.fromkeys(differing, (after, NOBODY))
+            self._read(places, before, limit=ROWS)
         return Seen(slice=looks[0].slice, horizon=looks[0].horizon, lost=lost)
 
     def catch_up(self, parts: Iterable[int]) -> list[Term]:
@@ -122,8 +202,18 @@ class Loader:
             self._cache.move_epoch(now.part, epoch=now.epoch, jobs=changed)
         return lost
 
-    def _read(self, parts: list[int], before: Millis) -> int:
-        rows = store.load_timers(self._conn, parts=parts, before=before, limit=ROWS)
+    def _read(
+        self,
+        after: Mapping[int, Place],
+        before: Millis,
+        *,
+        each: int | None = None,
+        limit: int,
+    ) -> list[TimerRow]:
+        """Read partitions from a place on into the wheel; return the rows read."""
+        rows = store.load_timers(
+            self._conn, after=after, before=before, each=each, limit=limit
+        )
         self._progress()
         self._name_tables({row.bucket for row in rows})
         stale: defaultdict[tuple[int, int], list[TimerRow]] = defaultdict(list)
@@ -150,7 +240,7 @@ class Loader:
                     bucket=self._tables[bucket],
                     rows=old,
                 )
-        return len(rows)
+        return rows
 
     def _priorities(self, rows: list[TimerRow]) -> dict[uuid.UUID, int]:
         """Return the priorities that runs have of their own; no schedule has one."""
@@ -230,7 +320,8 @@ def _definition(row: RevisionRow) -> Definition | None:
     """Return the definition, or None, said in the log, where it can't be read."""
     try:
         schedule = resolve(schedule_from_json(row.schedule), row.job_id)
-        policies = policy.from_json(row.policy)
+        # Nearly every job has none; reading them is most of what a definition costs.
+        policies = policy.from_json(row.policy) if row.policy else policy.DEFAULT
         overlaps = policy.overlap_from_name(row.overlap_policy)
     except ChronoError as error:
         log.error(

@@ -192,7 +192,7 @@ class Misser:
         """Put the next timer, which the statement wrote, into the wheel."""
         if entry.remaining is not None:
             entry.remaining -= runs
-        if due >= moment.loaded_until or entry.remaining == 0:
+        if entry.remaining == 0 or not self._cache.covers(entry.part, due):
             return
         entry.bucket = bucket_name(due) if due < moment.horizon else FAR
         entry.due = due

@@ -1,7 +1,7 @@
 """The statements of this room, one function a file; rows in, frozen values out."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,10 @@ _SQL = {
         "list_manual",
     )
 }
+
+type Place = tuple[Millis, uuid.UUID]
+"""Where a walk along a partition's timers stands: behind this due instant and ref."""
+FIRST: Place = (0, uuid.UUID(int=0))
 
 FIRING = "chrono fire"
 """The name of the sessions that fire, as the server shows it."""
@@ -278,9 +282,17 @@ def list_blockers(conn: Connection, *, after: Millis) -> list[tuple[str, Holder]
 
 
 def load_timers(
-    conn: Connection, *, parts: Sequence[int], before: Millis, limit: int
+    conn: Connection,
+    *,
+    after: Mapping[int, Place],
+    before: Millis,
+    each: int | None = None,
+    limit: int,
 ) -> list[TimerRow]:
-    """Return these partitions' timers due before an instant, at most ``limit``."""
+    """Return partitions' timers due behind a place and before an instant.
+
+    At most ``each`` of a partition, the first of them, and ``limit`` of all.
+    """
     return [
         TimerRow(
             part=row[0],
@@ -304,7 +316,15 @@ def load_timers(
             job_deleted=row[18],
         )
         for row in _SQL["load_timers"].run(
-            conn, {"parts": list(parts), "before": before, "limit": limit}
+            conn,
+            {
+                "parts": list(after),
+                "after": [due for due, _ in after.values()],
+                "after_ref": [ref for _, ref in after.values()],
+                "before": before,
+                "each": each,
+                "limit": limit,
+            },
         )
     ]
 
@@ -332,8 +352,10 @@ def load_revisions(
     ]
 
 
-def look_again(conn: Connection, *, parts: Sequence[int], before: Millis) -> list[Look]:
-    """Return what is due before an instant in each partition, as counts."""
+def look_again(
+    conn: Connection, *, parts: Sequence[int], after: Millis, before: Millis
+) -> list[Look]:
+    """Return how much is due from an instant on and before another, by partition."""
     return [
         Look(
             part=part,
@@ -347,7 +369,7 @@ def look_again(conn: Connection, *, parts: Sequence[int], before: Millis) -> lis
         )
         for part, fence, term, epoch, full_epoch, due, current, horizon in _SQL[
             "look_again"
-        ].run(conn, {"parts": list(parts), "before": before})
+        ].run(conn, {"parts": list(parts), "after": after, "before": before})
     ]
 
 

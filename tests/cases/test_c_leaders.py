@@ -228,7 +228,7 @@ def test_c05_twenty_processes_at_one_tick_cause_no_error_on_the_server(
             others.append(Dispatcher(conn, leader.clock))
             others[-1].adopt(terms)
             others[-1]._look(leader.clock.moment)
-            others[-1]._loader.load_window(others[-1].cache.held, leader.clock.moment)
+            others[-1]._loader.load_ahead(leader.clock.moment)
         readied = [other.step().readied for other in others]
     assert sum(readied) == 50
     assert all(leader.fired(job) == [NOON + MINUTE] for job in jobs)

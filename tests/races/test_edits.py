@@ -319,7 +319,7 @@ def read_in_flight(world: World) -> None:
     act.clock.moment += EVERY + 5
     rows = scheduler.load_timers(
         act.leader.conn,
-        parts=[partition_of(job)],
+        after={partition_of(job): scheduler.FIRST},
         before=act.clock.moment,
         limit=10,
     )

@@ -32,7 +32,10 @@ LEAF = re.compile(r"chrono_(run|attempt|occurrence|timer|ready)_([0-9]+|default)
 BY_ANOTHER_ROW = re.compile(
     r"\b(id|run_id|scheduled_for|due_at|slice) (=|<|>|<=|>=) \(?\w+\.\w+"
 )
-WINDOWS = ("load_timers", "look_again")
+WINDOWS = {
+    "load_timers": {"after": "'{0}'", "before": "253370764799000"},
+    "look_again": {"after": "0", "before": "253370764799000"},
+}
 LOCKS = re.compile(r"\b(FOR UPDATE|FOR SHARE|UPDATE|DELETE FROM)\b")
 TABLES = {
     "bucket": "chrono_timer_far",
@@ -128,9 +131,9 @@ def explain(conn: Connection, room: str, name: str, **tables: str) -> list[Node]
     conn.execute("DEALLOCATE ALL")
     text = PARAMETER.sub(number, sql.load(room, name).named(**tables))
     conn.execute(f"PREPARE explained AS {text.replace('%%', '%')}")
-    # A window's end must be given, or no bucket needs to be looked at.
-    window = {"before": "253370764799000"} if name in WINDOWS else {}
-    arguments = ", ".join(window.get(name, "NULL") for name in numbers)
+    # A window's ends must be given, or no bucket needs to be looked at.
+    given = WINDOWS.get(name, {})
+    arguments = ", ".join(given.get(name, "NULL") for name in numbers)
     rows = conn.execute(
         "EXPLAIN (FORMAT JSON, COSTS OFF) EXECUTE explained"
         + (f" ({arguments})" if arguments else "")
@@ -291,6 +294,7 @@ def test_load_and_look_go_by_the_key_of_the_timer(hot: Connection) -> None:
         assert len(read) > 20
         assert all("(part = " in n.condition for n in read)
         assert all("due_at < " in n.condition for n in read)
+        assert all("due_at >= " in n.condition for n in read)
 
 
 @pytest.mark.parametrize(

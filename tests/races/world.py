@@ -58,7 +58,10 @@ class Leader:
         """Return what is due in these partitions, now unless told, earliest first."""
         until = self.world.now() if before is None else before
         rows = scheduler.load_timers(
-            self.conn, parts=parts, before=until, limit=100_000
+            self.conn,
+            after=dict.fromkeys(parts, scheduler.FIRST),
+            before=until,
+            limit=100_000,
         )
         return sorted(rows, key=lambda row: (row.due_at, row.kind))
 

@@ -113,7 +113,7 @@ def test_nobody_passes_one_that_waits(leader: Leader) -> None:
     leader.succeed()
     # A place is free and the gate has not looked yet when the next comes due.
     leader.clock.moment = at(3)
-    leader.dispatcher._next_look = leader.dispatcher._next_reload = at(9)
+    leader.dispatcher._next_look = at(9)
     leader.dispatcher._lane.due = lambda: at(9)  # type: ignore[method-assign]
     leader.step()
     assert leader.ready(job) == []

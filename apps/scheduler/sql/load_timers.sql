@@ -1,24 +1,33 @@
--- Read the timers of these partitions due before an instant, with their epochs.
+-- Read the timers of these partitions due in a stretch of time, with their epochs.
 -- writes: nothing
 -- index: chrono_timer (part, due_at, ref, kind, version)
 --
--- No lower bound: a timer that commits late is never behind the window. The epoch
--- comes from the same snapshot as the rows.
+-- Each partition goes on behind a place of its own, in the order of the key, and reads
+-- a number of rows at most. The epoch comes from the same snapshot as the rows.
 SELECT p.id, p.epoch, t.bucket, t.due_at, t.ref, t.kind, t.version, t.job_id,
     t.revision, t.scheduled_for, t.attempt_group, t.attempt, t.prev, t.remaining,
     j.version, j.revision, j.tenant, j.paused, j.deleted_at IS NOT NULL
-FROM chrono_partition p
+FROM unnest(
+    %(parts)s::smallint[], %(after)s::bigint[], %(after_ref)s::uuid[]
+) AS g (part, due, ref)
+JOIN chrono_partition p ON p.id = g.part
 CROSS JOIN LATERAL (
-    SELECT tableoid AS bucket, due_at, ref, kind, version, job_id, revision,
+    (SELECT tableoid AS bucket, due_at, ref, kind, version, job_id, revision,
         scheduled_for, attempt_group, attempt, prev, remaining
     FROM chrono_timer
-    WHERE part = p.id AND due_at < to_timestamp(%(before)s::bigint / 1000.0::float8)
+    WHERE part = g.part AND due_at >= to_timestamp(g.due / 1000.0::float8)
+        AND (due_at, ref) > (to_timestamp(g.due / 1000.0::float8), g.ref)
+        AND due_at < to_timestamp(%(before)s::bigint / 1000.0::float8)
+    ORDER BY due_at, ref LIMIT %(each)s::integer)
     UNION ALL
-    SELECT tableoid, due_at, ref, kind, version, job_id, revision,
+    (SELECT tableoid, due_at, ref, kind, version, job_id, revision,
         scheduled_for, attempt_group, attempt, prev, remaining
     FROM chrono_timer_far
-    WHERE part = p.id AND due_at < to_timestamp(%(before)s::bigint / 1000.0::float8)
+    WHERE part = g.part AND due_at >= to_timestamp(g.due / 1000.0::float8)
+        AND (due_at, ref) > (to_timestamp(g.due / 1000.0::float8), g.ref)
+        AND due_at < to_timestamp(%(before)s::bigint / 1000.0::float8)
+    ORDER BY due_at, ref LIMIT %(each)s::integer)
+    ORDER BY due_at, ref LIMIT %(each)s::integer
 ) t
 JOIN chrono_job j ON j.id = t.job_id
-WHERE p.id = ANY(%(parts)s::smallint[])
 LIMIT %(limit)s::integer
