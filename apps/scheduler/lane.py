@@ -128,14 +128,13 @@ class Lane:
         gate.awake |= bool(here)
         # A look at a job with much to catch up costs some milliseconds.
         turns = here[: min(most, TURNS)] if most < EVERYTHING else here
+        before = fired.readied
         seen = self._admit(gate, turns, most, moment, fired)
-        if seen < len(here):
-            gate.after = (here[seen - 1].part, here[seen - 1].job_id)
-            gate.next = moment.now + STEP
-            return
-        if len(found) == MOST_JOBS:
-            gate.after = (found[-1].part, found[-1].job_id)
-            gate.next = moment.now + STEP
+        if seen < len(here) or len(found) == MOST_JOBS:
+            last = here[seen - 1] if seen < len(here) else found[-1]
+            gate.after = (last.part, last.job_id)
+            # What is due now fires in between; where nobody may go there is no hurry.
+            gate.next = moment.now + (0 if fired.readied > before else STEP)
             return
         # Those that rest have kept nobody awake: their turn comes when it is over.
         idle = min([moment.now + LOOK_EVERY, *self._resting.values()])

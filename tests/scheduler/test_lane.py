@@ -76,6 +76,17 @@ def test_a_lane_that_was_idle_has_a_second_in_hand_and_no_more(leader: Leader) -
     assert leader.count("chrono_blocked") == 59 - 16
 
 
+def test_a_high_rate_is_reached_by_jobs_with_one_run_each(leader: Leader) -> None:
+    for n in range(120):
+        leader.create(f"{n}", interval="50m", overlap_policy="allow_all")
+    leader.begin_anew(catchup_rate=200)
+    catch_up(leader)
+    waiting = leader.count("chrono_blocked")
+    assert waiting > 3 * lane.TURNS
+    leader.clock.moment += SECOND
+    assert leader.step() == waiting
+
+
 def test_a_leader_has_the_share_of_its_partitions(leader: Leader) -> None:
     job = miss(leader, overlap_policy="allow_all")
     first = partition_of(job)
