@@ -288,6 +288,8 @@ class PastRun:
     state: int | None
     """The state it ended in, None where it is live."""
 
+    made: bool
+    """False for one that was cancelled before it fired: only its group is taken."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBackfill:
@@ -794,11 +796,14 @@ def list_past(
 ) -> list[PastRun]:
     """Return the runs of a job's occurrences in [start, end), oldest first.
 
-    Those that were fired, and those whose timer is still to be.
+    Those that were fired, those whose timer is still to be, and extra ones that were
+    cancelled before they fired.
     """
     return [
-        PastRun(scheduled_for=scheduled_for, attempt_group=group, state=state)
-        for scheduled_for, group, state in _SQL["list_past"].run(
+        PastRun(
+            scheduled_for=scheduled_for, attempt_group=group, state=state, made=made
+        )
+        for scheduled_for, group, state, made in _SQL["list_past"].run(
             conn,
             {
                 "part": job.part,
