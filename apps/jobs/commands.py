@@ -279,6 +279,24 @@ def resume_due(
         )
 
 
+def take_back(
+    conn: Connection, *, actor: Actor, now: Millis | None = None
+) -> list[Outcome]:
+    """Plan the jobs anew to which skipped late occurrences gave runs back.
+
+    ``conn`` is an autocommit session; at most 500 jobs a call. Raises JobsBusy.
+    """
+    given = store.list_given_back(conn, limit=BATCH)
+    if not given:
+        return []
+    edits = [Edit(job_id=job, replan=True) for job in given]
+    reason = "Late occurrences that were skipped gave their runs back."
+    with open_change(conn) as opened:
+        found = _lock(opened.conn, edits, tenant=None)
+        here = [e for e in edits if e.job_id in found and not _is_gone(found, e)]
+        return _edit(opened, here, found, actor=actor, reason=reason, now=now)
+
+
 def pause_if_unchanged(
     conn: Connection,
     pausing: Sequence[Pausing],
