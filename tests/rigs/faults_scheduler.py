@@ -40,7 +40,7 @@ FAULTS = sorted(
     ],
     key=lambda fault: (fault.prepare, int(fault.name[1:].rstrip("b")), fault.name),
 )
-QUIET_S = 15.0
+QUIET_S = 8.0
 LIMIT_S = 1_500
 SETTINGS = {**crowded.settings(), **veth.settings()}
 
