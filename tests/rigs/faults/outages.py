@@ -19,7 +19,7 @@ from tests.rigs.tables import Decision
 
 OUTAGE_S = 7_200
 SECONDS, LIVE, EACH = 12, 60, 10
-LEFT_OUT, WANTED = 20_000, 400
+LEFT_OUT, WANTED = 10_000, 400
 """Jobs for once that are left out, and others that run late."""
 RUN_ALL = 6
 """Jobs that run all that they missed, of each of which four a second are let in."""
