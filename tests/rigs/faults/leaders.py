@@ -223,7 +223,7 @@ def find(field: Field, process: Process, name: str, says: str = "", **how: str) 
 
 
 def flap(field: Field) -> str:
-    """F32: kill a leader every three seconds for a minute."""
+    """F32: kill a leader every three seconds for two minutes."""
     begun = time.time()
     kills = 0
     while (now := time.time()) < begun + FLAPPING_S:
@@ -348,7 +348,7 @@ FAULTS = [
     ),
     Fault(
         name="F32",
-        title="a leader is killed every 3 s for a minute",
+        title="a leader is killed every 3 s for 2 min",
         bar="none unled for 10 s",
         strike=flap,
         latest_s=10.0,
