@@ -165,7 +165,7 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
         jitter_window=_jitter_window(data, resolve(schedule, _NOBODY)),
         overlap_policy=policy.overlap_from_name(data.get("overlap_policy", "skip")),
         policy=_policy(data, schedule),
-        queue=_queue(data.get("queue", "default")),
+        queue=check_queue(data.get("queue", "default")),
         priority=priority_from_name(data.get("priority", "normal")),
         target=parse_target(data.get("target")),
         payload=_payload(data.get("payload")),
@@ -279,7 +279,8 @@ def _policy(data: Mapping[str, Any], schedule: Schedule) -> Policy:
     return policies
 
 
-def _queue(value: object) -> str:
+def check_queue(value: object) -> str:
+    """Return a queue's name; raises BadValue for what is none."""
     if not isinstance(value, str) or not _QUEUE.fullmatch(value):
         raise BadValue(
             "A queue's name is a-z, 0-9, _ . and -, at most 64.", field="queue"

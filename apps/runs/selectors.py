@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from apps.runs import store
+from apps.runs import letter_store, store
 from apps.runs.errors import RunNotFound
+from apps.runs.letter_store import Reruns
 from apps.runs.store import AttemptRow, JobRunKey, Missed, RunDetail, RunRow
 from apps.runtime.sessions import Connection
 from chrono.rules.catchup import may_stand_for_others
@@ -126,6 +127,11 @@ def get_run(
             row, detail = found
             return row, replace(detail, missed=_missed(conn, row))
     raise RunNotFound
+
+
+def get_reruns(conn: Connection, run: UUID) -> Reruns:
+    """Return to which runs of its occurrence a run is linked."""
+    return letter_store.find_reruns(conn, run=run, part=partition_of_run(run))
 
 
 def list_attempts(conn: Connection, run: UUID) -> list[AttemptRow]:

@@ -27,7 +27,7 @@ _SQL = {
         "load_targets",
         "insert_run_input",
         "load_run_inputs",
-        "load_run_priorities",
+        "load_run_queueing",
         "load_missed",
         "purge_run_inputs",
         "insert_slot",
@@ -105,6 +105,14 @@ class Missed:
     last: Millis
     """The run's own instant."""
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queueing:
+    """How a run queues where that is not its job's way; None is the job's."""
+
+    priority: int | None
+    queue: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,10 +304,18 @@ def insert_run_input(
     part: int,
     payload: str | None,
     priority: int | None,
+    queue: str | None = None,
 ) -> None:
-    """Write what a run has of its own: a payload as JSON text, a priority, or both."""
+    """Write what a run has of its own, one at least; a payload is JSON as text."""
     _SQL["insert_run_input"].change(
-        conn, {"run": run, "part": part, "payload": payload, "priority": priority}
+        conn,
+        {
+            "run": run,
+            "part": part,
+            "payload": payload,
+            "priority": priority,
+            "queue": queue,
+        },
     )
 
 
@@ -311,12 +327,14 @@ def load_run_inputs(
     return {run: json.loads(payload) for run, payload in rows}
 
 
-def load_run_priorities(
+def load_run_queueing(
     conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
-) -> dict[uuid.UUID, int]:
-    """Return the priorities that those of these (part, run) have of their own."""
-    rows = _SQL["load_run_priorities"].run(conn, _places(runs))
-    return {run: int(priority) for run, priority in rows}
+) -> dict[uuid.UUID, Queueing]:
+    """Return how those of these (part, run) queue that have a way of their own."""
+    rows = _SQL["load_run_queueing"].run(conn, _places(runs))
+    return {
+        run: Queueing(priority=priority, queue=queue) for run, priority, queue in rows
+    }
 
 
 def load_missed(
@@ -342,9 +360,16 @@ def load_missed(
     }
 
 
-def purge_run_inputs(conn: Connection, *, before: uuid.UUID, limit: int) -> int:
-    """Delete inputs of runs with lower ids that wait for nothing; return how many."""
-    return _SQL["purge_run_inputs"].change(conn, {"before": before, "limit": limit})
+def purge_run_inputs(
+    conn: Connection, *, before: uuid.UUID, since: Millis, limit: int
+) -> int:
+    """Delete inputs of runs with lower ids that wait for nothing; return how many.
+
+    What was made since an instant to run an old run again keeps its own.
+    """
+    return _SQL["purge_run_inputs"].change(
+        conn, {"before": before, "since": since, "limit": limit}
+    )
 
 
 def insert_slot(conn: Connection, *, part: int, job: uuid.UUID, run: uuid.UUID) -> None:

@@ -1,0 +1,9 @@
+-- Tell whether runs of a stretch of ids were made since an instant, by running others
+-- again.
+-- writes: nothing
+-- index: chrono_rerun_made
+SELECT EXISTS (
+    SELECT FROM chrono_rerun
+    WHERE made_at >= to_timestamp(%(since)s::bigint / 1000.0::float8)
+        AND rerun_id >= %(low)s::uuid AND rerun_id < %(high)s::uuid
+)
