@@ -7,13 +7,22 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies, pagination, past_shapes, query, shapes
+from apps.api import (
+    bodies,
+    letter_shapes,
+    pagination,
+    past_shapes,
+    query,
+    shapes,
+)
 from apps.api.idempotency import once, repeatable
-from apps.api.job_shapes import KEY
+from apps.api.job_shapes import KEY, LOCATION, header
 from apps.api.run_forms import attempts_form, full_form, short_form
 from apps.api.view import ApiView
 from apps.jobs.definition import LONGEST_KEY
 from apps.jobs.errors import JobNotFound
+from apps.jobs.manual import UNSET
+from apps.jobs.rerun import retry_run
 from apps.jobs.selectors import find_key
 from apps.runs import selectors
 from apps.runs.cancel import cancel_by
@@ -149,6 +158,51 @@ class Cancel(ApiView):
             return Response(full_form(*found), status=status)
 
         return repeatable(request, effect)
+
+
+class Retry(ApiView):
+    """Running a run again."""
+
+    scopes: ClassVar = {"POST": Scope.OPERATE}
+
+    @extend_schema(
+        operation_id="retry_run",
+        request=shapes.json(letter_shapes.Retry),
+        responses={202: shapes.Run},
+        parameters=[
+            shapes.IDEMPOTENCY_KEY,
+            header("Location", LOCATION, "The new run's address.", 202),
+        ],
+    )
+    def post(self, request: Request, run_id: str) -> Response:
+        """Run the occurrence of a run that is over again: at once, as a new run.
+
+        It has another id, and so another idempotency key: what was done is done again.
+        It goes by the job's definition now, with the run's own payload unless another
+        is given. The two runs name each other: `rerun_as` and `rerun_of`. A run is run
+        again once; what came of that can be run again in turn. 409 for one that is not
+        over, or was run again already.
+        """
+        run = _id(run_id)
+        fields = bodies.fields(request, known=("payload", "queue", "reason"))
+        reason = bodies.take_reason(fields)
+
+        def effect() -> Response:
+            made = retry_run(
+                run,
+                payload=fields.get("payload", UNSET),
+                queue=fields.get("queue"),
+                actor=self.actor,
+                reason=reason,
+            )
+            found = selectors.get_run(raw_connection(), made, tenant=self.tenant)
+            return Response(
+                full_form(*found),
+                status=202,
+                headers={"Location": f"/api/v1/runs/{made}"},
+            )
+
+        return once(request, effect)
 
 
 class Reschedule(ApiView):

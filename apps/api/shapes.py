@@ -261,7 +261,10 @@ COMPONENTS: dict[str, Schema] = {
         {
             **RUN_SHORT,
             "trigger": nullable(
-                {"type": "string", "enum": ["schedule", "catchup", "manual"]}
+                {
+                    "type": "string",
+                    "enum": ["schedule", "catchup", "manual", "backfill", "redrive"],
+                }
             ),
             "attempt_group": nullable(WHOLE),
             "max_attempts": nullable(WHOLE),
@@ -284,6 +287,14 @@ COMPONENTS: dict[str, Schema] = {
             "missed_count": {
                 **nullable(WHOLE),
                 "description": "How many they are, its own included.",
+            },
+            "rerun_of": {
+                **nullable(UUID),
+                "description": "The run of the same occurrence that it runs again.",
+            },
+            "rerun_as": {
+                **nullable(UUID),
+                "description": "The run that ran it again.",
             },
         }
     ),

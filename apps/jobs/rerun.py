@@ -119,6 +119,7 @@ def retry_run(
                 "The occurrence was skipped and has no run; a backfill makes one."
             )
         job = lock_living(opened, row.job_id, actor)
+        # Read again: it may have been run again while the job's row was waited for.
         links = selectors.get_reruns(opened.conn, run)
         if links.rerun_as is not None:
             raise RunRerunAlready(

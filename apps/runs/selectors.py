@@ -25,11 +25,14 @@ _WAITING = {
     "ready": RunState.READY,
     "skip": RunState.SKIPPED,
 }
-TRIGGERS = {
+_TRIGGERS: dict[int, str] = {
     TimerKind.SCHEDULE: "schedule",
     TimerKind.LATE: "catchup",
     TimerKind.MANUAL: "manual",
+    TimerKind.BACKFILL: "backfill",
 }
+RERUN = "redrive"
+"""The trigger of what runs a finished run again, however it was asked for."""
 _TIMED = (
     (TimerKind.LATE, RunState.SCHEDULED),
     (TimerKind.MANUAL, RunState.SCHEDULED),
@@ -107,6 +110,14 @@ def states_of_status(status: str) -> frozenset[RunState]:
     return frozenset(state for state in RunState if status_of(state) == status)
 
 
+def trigger_of(row: RunRow, detail: RunDetail) -> str | None:
+    """Return the public word for what made a run, where that is known."""
+    if detail.rerun_of is not None:
+        return RERUN
+    kind = row.kind if detail.trigger is None else detail.trigger
+    return None if kind is None else _TRIGGERS.get(kind)
+
+
 def reason_of(row: RunRow) -> str | None:
     """Return the public word for why, where there is a reason."""
     return None if row.reason is None else Reason(row.reason).label
@@ -125,7 +136,13 @@ def get_run(
         )
         if found is not None:
             row, detail = found
-            return row, replace(detail, missed=_missed(conn, row))
+            links = get_reruns(conn, run)
+            return row, replace(
+                detail,
+                missed=_missed(conn, row),
+                rerun_of=links.rerun_of,
+                rerun_as=links.rerun_as,
+            )
     raise RunNotFound
 
 

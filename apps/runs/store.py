@@ -195,6 +195,10 @@ class RunDetail:
     error_at: Millis | None
     missed: Missed | None = None
     """What it stands for besides itself."""
+    rerun_of: uuid.UUID | None = None
+    """The run of the same occurrence that it runs again."""
+    rerun_as: uuid.UUID | None = None
+    """The run that ran it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

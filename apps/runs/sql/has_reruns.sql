@@ -1,5 +1,4 @@
--- Tell whether runs of a stretch of ids were made since an instant, by running others
--- again.
+-- Tell whether others were run again since an instant, as runs of a stretch of ids.
 -- writes: nothing
 -- index: chrono_rerun_made
 SELECT EXISTS (
