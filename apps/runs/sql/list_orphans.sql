@@ -3,7 +3,7 @@
 WITH orphan AS MATERIALIZED (
     SELECT run_id, part, job_id, revision, attempt, token FROM chrono_lease
     WHERE worker NOT IN (SELECT id FROM chrono_worker WHERE NOT dead AND NOT swept)
-    ORDER BY run_id LIMIT %(limit)s::integer
+    LIMIT %(limit)s::integer
 )
 SELECT l.run_id, l.part, l.job_id, l.revision, l.attempt, l.token,
     j.deleted_at IS NOT NULL, r.retry_policy
