@@ -251,7 +251,7 @@ def _memory(given: str | None, *, isolation: Isolation) -> int | None:
         return None
     if isolation != "process":
         raise NotATask('memory can only be bounded with isolation="process".')
-    size = _MEMORY.fullmatch(given) if isinstance(given, str) else None
+    size = _MEMORY.fullmatch(given)
     bytes_ = int(size[1]) * _MEMORY_UNITS[size[2]] if size else 0
     if bytes_ < LEAST_MEMORY:
         raise NotATask(f"memory is 16MiB or more, as 512MiB or 2GiB, not {given!r}.")

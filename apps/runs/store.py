@@ -402,12 +402,12 @@ def note_if_leased(
 def load_checkpoints(
     conn: Connection, *, runs: Sequence[uuid.UUID]
 ) -> dict[uuid.UUID, Any]:
-    """Return the checkpoints that those of these runs have; ask once they are leased.
+    """Return the checkpoints of those of these runs that told something, or None.
 
-    Before that an earlier attempt could still write another one.
+    Ask once they are leased: before that an earlier attempt could write another one.
     """
     rows = _SQL["load_checkpoints"].run(conn, {"runs": list(runs)})
-    return {run: json.loads(checkpoint) for run, checkpoint in rows}
+    return {run: _read(checkpoint) for run, checkpoint in rows}
 
 
 def forget_progress(conn: Connection, *, runs: Sequence[uuid.UUID]) -> int:

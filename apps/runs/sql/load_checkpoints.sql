@@ -1,5 +1,5 @@
--- Read from where earlier attempts of these runs say to go on.
+-- Read where runs that told something say that the next attempt goes on.
 -- writes: nothing
 -- index: chrono_progress_pkey
 SELECT run_id, checkpoint::text FROM chrono_progress
-WHERE run_id = ANY(%(runs)s::uuid[]) AND checkpoint IS NOT NULL
+WHERE run_id = ANY(%(runs)s::uuid[])
