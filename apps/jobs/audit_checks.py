@@ -38,6 +38,7 @@ CONSTRAINTS = {
         "chrono_dispatch_state_single",
         "chrono_dispatch_state_slice",
     ),
+    "chrono_given_back": ("chrono_given_back_pkey",),
     "chrono_job": (
         "chrono_job_instants",
         "chrono_job_key",

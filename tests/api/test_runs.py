@@ -346,9 +346,36 @@ def test_filters_narrow_the_list(client, conn, job):
     ]
 
 
+def test_runs_are_found_by_the_key_of_their_job(client, stranger, conn, job):
+    other = make_job(conn, target={})
+    runs = [str(settled(conn, job, n=n)) for n in range(1, 4)]
+    failed = str(settled(conn, job, n=4, state=3, reason=16))
+    settled(conn, other, n=5)
+    address = f"/api/v1/runs?job_key={job.id}"
+
+    def listed(question, who=client):
+        items = who.get(f"{address}{question}").json()["items"]
+        return [one["id"] for one in items]
+
+    assert listed("") == [*runs, failed]
+    assert listed("&status=failed") == [failed]
+    assert listed(f"&job={job.id}&status=failed") == [failed]
+    assert listed(f"&job={other.id}") == []
+    first = client.get(f"{address}&limit=3").json()
+    assert [one["id"] for one in first["items"]] == runs
+    assert listed(f"&limit=3&cursor={first['next_cursor']}") == [failed]
+    assert listed("", stranger) == []
+    assert client.get("/api/v1/runs?job_key=nobody-s").json()["items"] == []
+    conn.execute("UPDATE chrono_job SET deleted_at = now() WHERE id = %s", [job.id])
+    assert listed("") == []
+
+
 @pytest.mark.parametrize(
     ("question", "code", "parameter"),
     [
+        ("job_key=", "bad_parameter", "job_key"),
+        (f"job_key={'k' * 201}", "bad_parameter", "job_key"),
+        ("job_key=nobody-s&state=done", "bad_parameter", "state"),
         ("stat=failed", "unknown_parameter", "stat"),
         ("limit=0", "bad_parameter", "limit"),
         ("limit=501", "bad_parameter", "limit"),

@@ -34,7 +34,7 @@ BY_ANOTHER_ROW = re.compile(
     r"\b(id|run_id|scheduled_for|due_at|slice) (=|<|>|<=|>=) \(?\w+\.\w+"
 )
 WINDOWS = {
-    "load_timers": {"after": "'{0}'", "before": "253370764799000"},
+    "load_timers": {"due": "'{0}'", "before": "253370764799000"},
     "look_again": {"after": "0", "before": "253370764799000"},
 }
 LOCKS = re.compile(r"\b(FOR UPDATE|FOR SHARE|UPDATE|DELETE FROM)\b")
