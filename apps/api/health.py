@@ -70,23 +70,39 @@ def status(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"status": "ok" if well else "degraded", **found})
 
 
+@require_safe
+@never_cache
+def fires(request: HttpRequest) -> JsonResponse:
+    """Answer 200 where all that is due fires, else 503 with what is the matter."""
+    try:
+        found = firing.look(raw_connection())
+    except (psycopg.Error, db.Error) as error:
+        log.warning("no status: %s", " ".join(str(error).split())[:300])
+        state, says = "unknown", "The database does not answer."
+    else:
+        state, says = found.state, found.sentence
+    return JsonResponse(
+        {"firing": state, "says": says}, status=200 if state == "ok" else 503
+    )
+
+
 def _look(conn: Connection) -> dict[str, Any]:
-    fires = firing.look(conn)
+    found = firing.look(conn)
     ready = store.list_oldest_ready(conn)
     workers = store.list_workers_alive(conn)
     ahead = round(skew(conn))
     return {
         "problems": _problems(
-            partitions=fires.leaders.partitions,
-            late=fires.late,
+            partitions=found.leaders.partitions,
+            late=found.late,
             workers=workers,
             ahead=ahead,
         ),
-        "firing": fires.state,
-        "schedulers": fires.leaders.schedulers,
-        "partitions_led": fires.leaders.partitions,
+        "firing": found.state,
+        "schedulers": found.leaders.schedulers,
+        "partitions_led": found.leaders.partitions,
         "partitions": PARTITIONS,
-        "oldest_due_lag_ms": fires.late,
+        "oldest_due_lag_ms": found.late,
         "oldest_ready_age_ms": ready,
         "workers": [
             {

@@ -9,7 +9,7 @@ from apps.runs import letter_store, store
 from apps.runtime import partitions
 from apps.runtime.sessions import Connection
 from chrono.rules.buckets import DAY, day_name, day_range_from_name, day_start
-from chrono.rules.instants import Millis, from_millis
+from chrono.rules.instants import HOUR, Millis, from_millis
 from chrono.rules.keys import day_bounds
 
 AHEAD: Millis = 3 * DAY
@@ -36,6 +36,8 @@ TABLES = (OCCURRENCE, RUN, ATTEMPT)
 OTHERS_KEPT: Millis = 30 * DAY
 DEAD_LETTERS_KEPT: Millis = 90 * DAY
 INPUTS_KEPT: Millis = 35 * DAY
+WORKERS_KEPT: Millis = 30 * DAY
+LEASE_ENDS_KEPT: Millis = HOUR
 PURGE = 1_000
 
 
@@ -150,6 +152,14 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
             since=now - INPUTS_KEPT,
             limit=PURGE,
         )
+        + store.purge_workers(conn, before=now - WORKERS_KEPT, limit=PURGE)
+        + store.purge_progress(
+            conn,
+            before=day_bounds(now - INPUTS_KEPT)[0],
+            noted_before=now - INPUTS_KEPT,
+            limit=PURGE,
+        )
+        + store.purge_lease_ends(conn, before=now - LEASE_ENDS_KEPT)
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,6 +30,11 @@ _SQL = {
         "load_run_queueing",
         "load_missed",
         "purge_run_inputs",
+        "note_if_leased",
+        "load_checkpoints",
+        "forget_progress",
+        "purge_progress",
+        "purge_lease_ends",
         "insert_slot",
         "insert_slots_of_live",
         "has_slots",
@@ -37,8 +42,13 @@ _SQL = {
         "forget_lost_slots",
         "count_ahead",
         "settle_if_leased",
-        "list_stale_workers",
+        "look_at_workers",
         "mark_dead_if_stale",
+        "mark_dead_if_gone",
+        "mark_dead",
+        "mark_swept",
+        "count_leases",
+        "purge_workers",
         "list_orphans",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
@@ -135,6 +145,29 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What one execution tells of itself; a text of None says: nothing of progress."""
+
+    run_id: uuid.UUID
+    token: uuid.UUID
+    share: float | None = None
+    text: str | None = None
+    checkpoint: str | None = None
+    """As JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a run last told of itself."""
+
+    share: float | None
+    text: str
+    at: Millis
+    attempt: int
+    """The attempt that told it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
     """A lease whose worker is dead or missing."""
 
@@ -146,6 +179,22 @@ class Orphan:
     token: uuid.UUID
     job_deleted: bool
     retry_policy: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look at the workers shows, all of one moment."""
+
+    at: Millis
+    """The moment, by the database's clock."""
+    up_for: Millis
+    """How long the database's server has been up."""
+    silent: frozenset[uuid.UUID]
+    """Living ones that have not beaten for too long."""
+    gone: frozenset[uuid.UUID]
+    """Living ones of whose process no session is left."""
+    dead: frozenset[uuid.UUID]
+    """Dead ones of which something may still come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +248,7 @@ class RunDetail:
     """The run of the same occurrence that it runs again."""
     rerun_as: uuid.UUID | None = None
     """The run that ran it again."""
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,8 +289,12 @@ def register_worker(
     pid: int,
     concurrency: int,
     queues: Sequence[str],
+    held: bool = False,
 ) -> None:
-    """Write the row of a worker process that starts."""
+    """Write the row of a worker process that starts.
+
+    ``held`` says that its sessions hold its identity from now on.
+    """
     _SQL["register_worker"].change(
         conn,
         {
@@ -249,6 +303,7 @@ def register_worker(
             "pid": pid,
             "concurrency": concurrency,
             "queues": list(queues),
+            "held": held,
         },
     )
 
@@ -376,6 +431,59 @@ def purge_run_inputs(
     )
 
 
+def note_if_leased(
+    conn: Connection, notes: Sequence[Note]
+) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
+    """Keep what executions tell; return the runs written and those whose lease is gone.
+
+    The others are locked by somebody at this moment: tell them again. One that is gone
+    has lost its lease, and its handler is to stop. Raises ``psycopg.DataError`` and
+    ``IntegrityError`` for what the database does not take.
+    """
+    rows = _SQL["note_if_leased"].run(
+        conn,
+        {
+            "runs": [note.run_id for note in notes],
+            "tokens": [note.token for note in notes],
+            "shares": [note.share for note in notes],
+            "texts": [note.text for note in notes],
+            "checkpoints": [note.checkpoint for note in notes],
+        },
+    )
+    held = {run for run, _ in rows}
+    return {run for run, noted in rows if noted}, {n.run_id for n in notes} - held
+
+
+def load_checkpoints(
+    conn: Connection, *, runs: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, Any]:
+    """Return the checkpoints of those of these runs that told something, or None.
+
+    Ask once they are leased: before that an earlier attempt could write another one.
+    """
+    rows = _SQL["load_checkpoints"].run(conn, {"runs": list(runs)})
+    return {run: _read(checkpoint) for run, checkpoint in rows}
+
+
+def forget_progress(conn: Connection, *, runs: Sequence[uuid.UUID]) -> int:
+    """Forget what these runs told, all of them over; return how many had."""
+    return _SQL["forget_progress"].change(conn, {"runs": list(runs)})
+
+
+def purge_progress(
+    conn: Connection, *, before: uuid.UUID, noted_before: Millis, limit: int
+) -> int:
+    """Delete what runs with lower ids told that wait for nothing; return how many."""
+    return _SQL["purge_progress"].change(
+        conn, {"before": before, "noted_before": noted_before, "limit": limit}
+    )
+
+
+def purge_lease_ends(conn: Connection, *, before: Millis) -> int:
+    """Delete ends of executions from before an instant; return how many."""
+    return _SQL["purge_lease_ends"].change(conn, {"before": before})
+
+
 def insert_slot(conn: Connection, *, part: int, job: uuid.UUID, run: uuid.UUID) -> None:
     """Have a run count against its job's overlap bound until it is settled."""
     _SQL["insert_slot"].change(conn, {"part": part, "job": job, "run": run})
@@ -453,9 +561,21 @@ def settle_if_leased(
     return {run for (run,) in rows}
 
 
-def list_stale_workers(conn: Connection, *, ttl: Millis) -> list[uuid.UUID]:
-    """Return living workers whose last beat is older than ``ttl``."""
-    return [w for (w,) in _SQL["list_stale_workers"].run(conn, {"ttl": ttl})]
+def look_at_workers(conn: Connection, *, quiet: Millis) -> Look:
+    """Return what is to be seen of the workers that are not swept.
+
+    Silent is who has not beaten for so long as ``quiet``.
+    """
+    [(at, up_for, silent, gone, dead)] = _SQL["look_at_workers"].run(
+        conn, {"quiet": quiet}
+    )
+    return Look(
+        at=at,
+        up_for=up_for,
+        silent=frozenset(silent),
+        gone=frozenset(gone),
+        dead=frozenset(dead),
+    )
 
 
 def mark_dead_if_stale(
@@ -464,6 +584,42 @@ def mark_dead_if_stale(
     """Mark these workers dead where still stale under their row lock; return those."""
     rows = _SQL["mark_dead_if_stale"].run(conn, {"workers": list(workers), "ttl": ttl})
     return [w for (w,) in rows]
+
+
+def mark_dead_if_gone(
+    conn: Connection, *, since: Mapping[uuid.UUID, Millis]
+) -> list[uuid.UUID]:
+    """Mark these workers dead where they still have no session; return those.
+
+    ``since`` says when that was first seen of each, by the database's clock: one that
+    has beaten since then lives.
+    """
+    workers = sorted(since)
+    rows = _SQL["mark_dead_if_gone"].run(
+        conn, {"workers": workers, "since": [since[w] for w in workers]}
+    )
+    return [w for (w,) in rows]
+
+
+def mark_dead(conn: Connection, *, workers: Sequence[uuid.UUID]) -> int:
+    """Mark workers dead whose process has ended; return how many were not yet."""
+    return _SQL["mark_dead"].change(conn, {"workers": list(workers)})
+
+
+def mark_swept(conn: Connection, *, workers: Sequence[uuid.UUID]) -> None:
+    """Note that nothing comes any more of workers that are dead."""
+    _SQL["mark_swept"].change(conn, {"workers": list(workers)})
+
+
+def count_leases(conn: Connection, *, workers: Sequence[uuid.UUID]) -> tuple[int, int]:
+    """Return how many leases these workers hold, and how many there are."""
+    [(theirs, of_all)] = _SQL["count_leases"].run(conn, {"workers": list(workers)})
+    return int(theirs), int(of_all)
+
+
+def purge_workers(conn: Connection, *, before: Millis, limit: int) -> int:
+    """Delete dead workers that beat last before an instant; return how many."""
+    return _SQL["purge_workers"].change(conn, {"before": before, "limit": limit})
 
 
 def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
@@ -566,7 +722,8 @@ def cancel_if_leased(
 def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bool:
     """End an execution at once as cancelled; return whether there was one.
 
-    What its worker writes of it later is dropped: its token is gone.
+    Its worker is told by its next beat. What it writes later is dropped: its token is
+    gone.
     """
     return bool(
         _SQL["end_lease"].run(conn, {"run": run, "part": part, "reason": reason})
@@ -635,6 +792,7 @@ def get_run(
     )
     for row in rows:
         policy, payload, result, checkpoint, trigger, group, beat = row[19:26]
+        share, text, noted_at, attempt = row[29:33]
         detail = RunDetail(
             retry_policy=_read(policy),
             payload=_read(payload),
@@ -646,6 +804,11 @@ def get_run(
             error_reason=row[26],
             error=row[27],
             error_at=_millis(row[28]),
+            progress=None
+            if noted_at is None
+            else Progress(
+                share=share, text=text or "", at=to_millis(noted_at), attempt=attempt
+            ),
         )
         return _run_row(row[:19]), detail
     return None

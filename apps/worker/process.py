@@ -5,11 +5,14 @@ import logging
 import signal
 import sys
 import uuid
+from collections.abc import Callable
+from functools import partial
 
 import psycopg
 
 from apps.worker.config import Config
 from apps.worker.handlers.http import Transport
+from apps.worker.heir import bequeath
 from apps.worker.life import Life, LifeLost
 from chrono.tasks import Registry
 
@@ -26,12 +29,28 @@ LONGEST_PAUSE_S = 4.0
 class Worker:
     """Claims, executes and settles until stopped. Make it on the loop that runs it."""
 
-    def __init__(self, config: Config, *, registry: Registry) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        registry: Registry,
+        begins: Callable[[uuid.UUID], None] | None = None,
+    ) -> None:
+        """``begins`` is told of each life, before it holds anything."""
         self.config = config
+        self._begins = begins
         self._registry = registry
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._told = 0.0
+        self._useless = False
+
+    def give_up(self, why: str) -> None:
+        """Stop because nothing more can be done here; another process may."""
+        if not self._useless:
+            self._useless = True
+            log.error("this process ends: %s", why)
+            self._stop.set()
 
     def stop(self) -> None:
         """Claim no more and drain; told again, hand back at once what still runs."""
@@ -45,7 +64,8 @@ class Worker:
     async def run(self) -> bool:
         """Work until stopped; return whether everything was settled or handed back.
 
-        Raises ChronoError where the database's address can never serve.
+        False as well where it gave up, so that another process is started. Raises
+        ChronoError where the database's address can never serve.
         """
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         transport = Transport(self.config.openings)
@@ -62,8 +82,11 @@ class Worker:
                 config=self.config,
                 registry=self._registry,
                 transport=transport,
+                stuck=lambda: self.give_up("no handler here stops any more"),
                 previous=previous,
             )
+            if self._begins is not None:
+                self._begins(life.worker)
             facts = {
                 "worker": life.worker,
                 "queues": ",".join(self.config.queues),
@@ -84,8 +107,8 @@ class Worker:
                     "worker stopped" if clean else "worker stopped with leases left",
                     extra={"facts": {"worker": life.worker}},
                 )
-                return clean
-        return previous is None
+                return clean and not self._useless
+        return previous is None and not self._useless
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -95,17 +118,28 @@ class Worker:
             pass
 
 
-def serve(config: Config, *, registry: Registry, lifeline: int | None = None) -> int:
+def serve(
+    config: Config,
+    *,
+    registry: Registry,
+    lifeline: int | None = None,
+    will: int | None = None,
+) -> int:
     """Run a worker in this process until a signal; return the exit code.
 
-    ``lifeline`` is a descriptor that becomes readable when the parent process is gone.
+    ``lifeline`` is a descriptor that becomes readable when the parent process is gone,
+    ``will`` one to write down who this is, for the case of death.
     Raises ChronoError as :meth:`Worker.run` does. End the process soon afterwards, by
     ``os._exit``: a thread that a handler hangs in would hold up any other end.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     async def main() -> bool:
-        worker = Worker(config, registry=registry)
+        worker = Worker(
+            config,
+            registry=registry,
+            begins=None if will is None else partial(bequeath, will),
+        )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)

@@ -37,10 +37,12 @@ def test_readyz_without_a_database_is_503(nobody):
     with pg.default_connection("postgres://chrono@127.0.0.1:1/none"):
         answer = nobody.get("/readyz")
         whole = nobody.get("/status")
+        fires = nobody.get("/status/firing")
     assert answer.status_code == 503
     assert answer.json()["checks"]["database"] == "unreachable"
     assert whole.json()["problems"] == ["the database does not answer"]
     assert whole.json()["firing"] == "unknown"
+    assert (fires.status_code, fires.json()["firing"]) == (503, "unknown")
 
 
 def test_status_of_an_idle_system_without_processes(nobody):
@@ -96,6 +98,7 @@ def test_c12_status_says_in_one_word_whether_jobs_fire(nobody, connect):
         conn.execute("SELECT pg_advisory_lock(%s, %s)", [PARTITION_LOCKS, part])
     due(conn, "chrono_timer_far", 1)
     assert nobody.get("/status").json()["firing"] == "ok"
+    assert nobody.get("/status/firing").status_code == 200
     conn.execute("SELECT pg_advisory_unlock(%s, 9)", [PARTITION_LOCKS])
     assert nobody.get("/status").json()["firing"] == "partly"
     # With no bucket made for hours, what is planned comes due in the far table.
@@ -103,6 +106,9 @@ def test_c12_status_says_in_one_word_whether_jobs_fire(nobody, connect):
     body = nobody.get("/status").json()
     assert (body["firing"], body["status"]) == ("late", "degraded")
     assert 8_000 <= body["oldest_due_lag_ms"] < 60_000
+    answer = nobody.get("/status/firing")
+    assert (answer.status_code, answer.json()["firing"]) == (503, "late")
+    assert answer.json()["says"].startswith("Firing has fallen behind.")
     conn.execute("SELECT pg_advisory_unlock_all()")
     assert nobody.get("/status").json()["firing"] == "stopped"
 
