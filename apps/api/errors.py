@@ -62,6 +62,7 @@ STATUS = {
     "run_finished": 409,
     "run_not_waiting": 409,
     "run_not_finished": 409,
+    "not_to_terminate": 409,
     "run_rerun_already": 409,
     "dead_letter_closed": 409,
     "request_in_progress": 409,

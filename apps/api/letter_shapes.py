@@ -82,6 +82,10 @@ COMPONENTS: dict[str, Schema] = {
                         "reason": nullable(REASON),
                         "error": nullable(TEXT),
                         "finished_at": nullable(INSTANT),
+                        "log": {
+                            **nullable(TEXT),
+                            "description": "What the last attempt logged last.",
+                        },
                     }
                 ),
             },

@@ -11,7 +11,7 @@ from chrono.rules import retry
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis, format_instant, to_millis
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.lease import LEASE_TTL
+from chrono.rules.lease import LEASE_TTL, TERMINATE_AFTER
 from chrono.rules.states import Priority, Reason, RunState, TimerKind, status_of
 
 
@@ -75,13 +75,21 @@ def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
         "missed_from": None if missed is None else format_instant(missed.first),
         "missed_to": None if missed is None else format_instant(missed.last),
         "missed_count": None if missed is None else missed.count,
+        "terminate_from": None
+        if detail.told_at is None
+        else format_instant(detail.told_at + TERMINATE_AFTER),
         "rerun_of": None if detail.rerun_of is None else str(detail.rerun_of),
         "rerun_as": None if detail.rerun_as is None else str(detail.rerun_as),
     }
 
 
-def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]:
-    """Return the failed attempts, and the one that did not fail or has not ended."""
+def attempts_form(
+    row: RunRow, failed: list[AttemptRow], *, log: str | None
+) -> list[dict[str, Any]]:
+    """Return the failed attempts, and the one that did not fail or has not ended.
+
+    ``log`` is what that one logged last.
+    """
     shown = [
         {
             "attempt": one.attempt,
@@ -93,6 +101,7 @@ def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]
             "error": one.error,
             "worker": str(one.worker),
             "fence": one.fence,
+            "log": one.log,
         }
         for one in failed
     ]
@@ -110,6 +119,7 @@ def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]
         "error": None,
         "worker": None if row.worker is None else str(row.worker),
         "fence": row.fence,
+        "log": log,
     }
     return [*shown, last]
 
@@ -146,6 +156,7 @@ def errors_form(errors: list[Any]) -> list[dict[str, Any]]:
             "reason": _reason(one.get("reason")),
             "error": one.get("error"),
             "finished_at": _stored_instant(one.get("finished_at")),
+            "log": one.get("log"),
         }
         for one in errors
         if isinstance(one, dict)

@@ -25,7 +25,7 @@ from apps.jobs.manual import UNSET
 from apps.jobs.rerun import retry_run
 from apps.jobs.selectors import find_key
 from apps.runs import selectors
-from apps.runs.cancel import cancel_by
+from apps.runs.cancel import cancel_by, terminate_by
 from apps.runs.errors import RunNotFound
 from apps.runs.reschedule import reschedule
 from apps.runs.selectors import Filter, Key
@@ -36,6 +36,7 @@ from chrono.rules.errors import BadValue
 from chrono.rules.states import RunState, status_of
 
 NO_JOB = UUID(int=0)
+MODES = ("cancel", "terminate")
 STATES = tuple(state.label for state in RunState)
 STATUSES = tuple(dict.fromkeys(status_of(state) for state in RunState))
 FILTERS = (
@@ -122,9 +123,9 @@ class Attempts(ApiView):
     def get(self, request: Request, run_id: str) -> Response:
         """Return a run's attempts, first to last; the last may be under way."""
         conn, run = raw_connection(), _id(run_id)
-        row, _ = selectors.get_run(conn, run, tenant=self.tenant)
+        row, detail = selectors.get_run(conn, run, tenant=self.tenant)
         failed = selectors.list_attempts(conn, run)
-        return Response({"items": attempts_form(row, failed)})
+        return Response({"items": attempts_form(row, failed, log=detail.log)})
 
 
 class Cancel(ApiView):
@@ -144,15 +145,21 @@ class Cancel(ApiView):
         200: it is cancelled, and was not begun or had failed before. 202: it is under
         way, and its worker is told within ten seconds. A run that is over answers 409,
         one that is cancelled already 200.
+
+        One that was told to stop and still runs can be ended from `terminate_from` on,
+        a minute later, with the mode `terminate`; before that the answer is 409.
         """
-        reason = bodies.take_reason(bodies.fields(request, known=("reason",)))
+        fields = bodies.fields(request, known=("reason", "mode"))
+        reason = bodies.take_reason(fields)
+        mode = fields.get("mode") or MODES[0]
+        if mode not in MODES:
+            raise BadValue(f"mode is one of {', '.join(MODES)}.", field="mode")
         run = _id(run_id)
 
         def effect() -> Response:
             conn = raw_connection()
-            state = cancel_by(
-                conn, run, tenant=self.tenant, actor=self.actor, reason=reason
-            )
+            act = terminate_by if mode == "terminate" else cancel_by
+            state = act(conn, run, tenant=self.tenant, actor=self.actor, reason=reason)
             found = selectors.get_run(conn, run, tenant=self.tenant)
             status = 202 if state is RunState.RUNNING else 200
             return Response(full_form(*found), status=status)

@@ -304,6 +304,11 @@ COMPONENTS: dict[str, Schema] = {
                 **nullable(WHOLE),
                 "description": "How many they are, its own included.",
             },
+            "terminate_from": {
+                **nullable(INSTANT),
+                "description": "From when a run that was told to stop, and still runs, "
+                "may be terminated.",
+            },
             "rerun_of": {
                 **nullable(UUID),
                 "description": "The run of the same occurrence that it runs again.",
@@ -335,6 +340,11 @@ COMPONENTS: dict[str, Schema] = {
                         "error": nullable(TEXT),
                         "worker": nullable(UUID),
                         "fence": nullable(WHOLE),
+                        "log": {
+                            **nullable(TEXT),
+                            "description": "What its handler logged last: of a success "
+                            "1 KiB, of others 8.",
+                        },
                     }
                 ),
             }
@@ -342,9 +352,10 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Cancel": record(
         {
+            "mode": nullable({"type": "string", "enum": ["cancel", "terminate"]}),
             "reason": nullable(
                 {"type": "string", "maxLength": 1000, "description": "For the audit."}
-            )
+            ),
         },
         required=[],
     ),

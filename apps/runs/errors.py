@@ -43,3 +43,9 @@ class LetterClosed(ChronoError):
     """Somebody did something about this dead letter already."""
 
     code = "dead_letter_closed"
+
+
+class NotToTerminate(ChronoError):
+    """A run is terminated only where it was told to stop a minute ago and did not."""
+
+    code = "not_to_terminate"

@@ -142,6 +142,8 @@ def get_run(
                 missed=_missed(conn, row),
                 rerun_of=links.rerun_of,
                 rerun_as=links.rerun_as,
+                told_at=_told_at(conn, row),
+                log=_log(conn, row),
             )
     raise RunNotFound
 
@@ -171,6 +173,19 @@ def list_runs(
     )
     page = rows[:limit]
     return Page(rows=page, next=page[-1].id if len(rows) > limit else None)
+
+
+def _log(conn: Connection, row: RunRow) -> str | None:
+    if row.place != "run" or row.worker is None:
+        return None
+    return store.read_log(conn, run=row.id, part=row.part)
+
+
+def _told_at(conn: Connection, row: RunRow) -> Millis | None:
+    if not row.cancel:
+        return None
+    told = store.read_told(conn, run=row.id, part=row.part)
+    return None if told is None else told[0]
 
 
 def _missed(conn: Connection, row: RunRow) -> Missed | None:

@@ -56,6 +56,7 @@ _SQL = {
         "cancel_blocked_of_jobs",
         "cancel_if_ready",
         "cancel_if_leased",
+        "read_told",
         "end_lease",
         "reschedule_if_timed",
         "reschedule_if_blocked",
@@ -64,6 +65,7 @@ _SQL = {
         "get_run",
         "find_skip",
         "list_attempts",
+        "read_log",
         "list_runs",
         "list_job_runs",
         "keep_runs",
@@ -142,6 +144,8 @@ class Settlement:
     due: Millis = 0
     error: str | None = None
     result: Any = None
+    log: str | None = None
+    """What the handler logged last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +252,10 @@ class RunDetail:
     """The run of the same occurrence that it runs again."""
     rerun_as: uuid.UUID | None = None
     """The run that ran it again."""
+    log: str | None = None
+    """What it logged last, where no failed attempt has it."""
+    told_at: Millis | None = None
+    """Since when its worker is told to stop it."""
     progress: Progress | None = None
 
 
@@ -262,6 +270,8 @@ class AttemptRow:
     error: str
     worker: uuid.UUID
     fence: int
+    log: str | None
+    """What it logged last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -541,7 +551,11 @@ def settle_if_leased(
 
     Repeating a batch whose answer was lost is safe: every row is guarded by its token.
     """
-    odd = [s for s in settlements if s.state != 1 or s.result is not None]
+    odd = [
+        s
+        for s in settlements
+        if s.state != 1 or s.result is not None or s.log is not None
+    ]
     rows = _SQL["settle_if_leased"].run(
         conn,
         {
@@ -555,6 +569,7 @@ def settle_if_leased(
             "odd_due": [s.due for s in odd],
             "odd_error": [s.error for s in odd],
             "odd_result": [_json(s.result) for s in odd],
+            "odd_log": [s.log for s in odd],
             "horizon": horizon,
         },
     )
@@ -719,6 +734,19 @@ def cancel_if_leased(
     )
 
 
+def read_told(
+    conn: Connection, *, run: uuid.UUID, part: int
+) -> tuple[Millis | None, Millis] | None:
+    """Return since when a run in execution is told to stop, and the time now.
+
+    None where it is in no execution, or told nothing; the first is None where an older
+    version told it.
+    """
+    for told_at, now in _SQL["read_told"].run(conn, {"run": run, "part": part}):
+        return told_at, now
+    return None
+
+
 def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bool:
     """End an execution at once as cancelled; return whether there was one.
 
@@ -871,11 +899,19 @@ def list_attempts(conn: Connection, *, run: uuid.UUID, part: int) -> list[Attemp
             error=error,
             worker=worker,
             fence=fence,
+            log=log,
         )
-        for attempt, started, finished, reason, error, worker, fence in _SQL[
+        for attempt, started, finished, reason, error, worker, fence, log in _SQL[
             "list_attempts"
         ].run(conn, {"run": run, "part": part})
     ]
+
+
+def read_log(conn: Connection, *, run: uuid.UUID, part: int) -> str | None:
+    """Return what a run that is over logged last, where no failed attempt has it."""
+    for (log,) in _SQL["read_log"].run(conn, {"run": run, "part": part}):
+        return str(log)
+    return None
 
 
 def list_runs(
