@@ -14,6 +14,7 @@ from apps.api import (
     past,
     runs,
     schedules,
+    targets,
 )
 
 app_name = "api"
@@ -43,6 +44,9 @@ resources = [
     path("runs/<str:run_id>/attempts", runs.Attempts.as_view(), name="attempts"),
     path("runs/<str:run_id>/cancel", runs.Cancel.as_view(), name="cancel"),
     path("runs/<str:run_id>/reschedule", runs.Reschedule.as_view(), name="reschedule"),
+    path("targets", targets.Targets.as_view(), name="targets"),
+    path("targets/open", targets.OpenCircuit.as_view(), name="open-circuit"),
+    path("targets/close", targets.CloseCircuit.as_view(), name="close-circuit"),
     path("schedules/preview", schedules.Preview.as_view(), name="preview"),
     path("schedules/suggest", schedules.Suggest.as_view(), name="suggest"),
     path("forecast", forecast.Forecast.as_view(), name="forecast"),

@@ -103,6 +103,13 @@ CONSTRAINTS = {
         "chrono_run_state",
     ),
     "chrono_slot": ("chrono_slot_pkey",),
+    "chrono_target": (
+        "chrono_target_id",
+        "chrono_target_name",
+        "chrono_target_pkey",
+        "chrono_target_probes",
+        "chrono_target_state",
+    ),
     "chrono_tenant": (
         "chrono_tenant_instants",
         "chrono_tenant_name",

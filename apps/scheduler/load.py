@@ -51,6 +51,7 @@ class Seen:
 
     slice: int
     horizon: Millis
+    gates: int
     lost: list[Term]
     """Terms that are over: another one has begun in their partition."""
 
@@ -174,7 +175,12 @@ class Loader:
         if differing:
             places = dict.fromkeys(differing, (after, NOBODY))
             self._read(places, before, limit=ROWS)
-        return Seen(slice=looks[0].slice, horizon=looks[0].horizon, lost=lost)
+        return Seen(
+            slice=looks[0].slice,
+            horizon=looks[0].horizon,
+            gates=looks[0].gates,
+            lost=lost,
+        )
 
     def catch_up(self, parts: Iterable[int]) -> list[Term]:
         """Bring these partitions to their present epoch: drop what changed since.

@@ -12,6 +12,7 @@ from apps.runs import store
 from apps.runs.store import Lease, Missed, Target
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
+from apps.worker.circuits import Circuits
 from apps.worker.execute import Executor
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses
@@ -124,6 +125,7 @@ class Claimer:
         queues: Sequence[str],
         seats: Seats,
         targets: Targets,
+        circuits: Circuits,
         executor: Executor,
         wake: asyncio.Event,
         clock: Clock,
@@ -135,6 +137,7 @@ class Claimer:
         self._queues = queues
         self._seats = seats
         self._targets = targets
+        self._circuits = circuits
         self._executor = executor
         self._wake = wake
         self._clock = clock
@@ -195,6 +198,8 @@ class Claimer:
             leases = store.claim_ready(
                 conn, queue=queue, limit=limit, worker=self._worker
             )
+            if leases:
+                self._circuits.look(conn, leases)
             own = load_own(conn, leases)
             missing = self._targets.missing(
                 lease for lease in leases if lease.run_id not in own

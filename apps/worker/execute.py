@@ -10,7 +10,9 @@ from typing import Any
 
 from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
+from apps.worker.circuits import Circuits
 from apps.worker.execution import (
+    AGAIN,
     Cancelled,
     Execution,
     HandBack,
@@ -22,11 +24,14 @@ from apps.worker.execution import (
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
+from chrono.rules.instants import SECOND, Millis
 from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 
 log = logging.getLogger("chrono.worker")
 
+HELD_FOR: Millis = SECOND
+"""Until then the leader has heard which gates are shut."""
 NOTHING: Mapping[uuid.UUID, Any] = MappingProxyType({})
 
 
@@ -34,9 +39,16 @@ class Executor:
     """Starts handlers, calls them off, and hands their outcomes to the settler."""
 
     def __init__(
-        self, *, seats: Seats, targets: Targets, settler: Settler, clock: Clock
+        self,
+        *,
+        seats: Seats,
+        targets: Targets,
+        circuits: Circuits,
+        settler: Settler,
+        clock: Clock,
     ) -> None:
         self._seats = seats
+        self._circuits = circuits
         self._targets = targets
         self._settler = settler
         self._clock = clock
@@ -53,6 +65,7 @@ class Executor:
         Needs the loop's eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
+        now = self._clock.now()
         for lease in leases:
             prepared = own.get(lease.run_id) if own else None
             execution = Execution(
@@ -64,6 +77,12 @@ class Executor:
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))
                 continue
+            if not self._circuits.may_call(lease, execution.prepared):
+                self._finish(
+                    execution, HandBack(wait=HELD_FOR, reason=Reason.CIRCUIT_OPEN)
+                )
+                continue
+            self._circuits.begin(lease, execution.prepared, now)
             task = loop.create_task(self._run(execution))
             if not task.done():
                 execution.task = task
@@ -114,15 +133,17 @@ class Executor:
         if execution.settled:
             return
         execution.settled = True
-        self._settler.put(
-            settlement_of(
-                execution,
-                outcome,
-                now=self._clock.now(),
-                # Successes, nearly all outcomes, have no use for chance.
-                draw=_draw() if isinstance(outcome, Failure) else 0.0,
-            )
+        settlement = settlement_of(
+            execution,
+            outcome,
+            now=self._clock.now(),
+            # Successes, nearly all outcomes, have no use for chance.
+            draw=_draw() if isinstance(outcome, Failure) else 0.0,
         )
+        told = self._circuits.told_of(
+            execution, outcome, retry=settlement.state == AGAIN
+        )
+        self._settler.put(settlement, told)
 
 
 def _draw() -> float:

@@ -60,6 +60,8 @@ class Prepared:
     payload: Any
     weight: int
     """About how many bytes it takes to keep this."""
+    target: str = ""
+    """The identity by which calls are counted; empty where they are not."""
 
 
 class Execution:

@@ -18,6 +18,7 @@ from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection, connect_hot
 from apps.timers import store as timers
 from apps.worker.beats import Beat
+from apps.worker.circuits import Circuits
 from apps.worker.claims import Claimer
 from apps.worker.config import Config
 from apps.worker.execute import Executor
@@ -86,8 +87,11 @@ class Life:
     async def _live(self, *, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         clock = await self._claim_line.call(DatabaseClock)
         beat = self._beat = await self._register(clock)
+        circuits = Circuits()
         settler = Settler(
             line=self._settle_line,
+            clock=clock,
+            tell=circuits.tell,
             horizon=lambda: beat.horizon,
             answered=self._seats.answered,
         )
@@ -101,7 +105,11 @@ class Life:
             )
         )
         self._executor = executor = Executor(
-            seats=self._seats, targets=targets, settler=settler, clock=clock
+            seats=self._seats,
+            targets=targets,
+            circuits=circuits,
+            settler=settler,
+            clock=clock,
         )
         wake = asyncio.Event()
         claimer = Claimer(
@@ -110,6 +118,7 @@ class Life:
             queues=self._config.queues,
             seats=self._seats,
             targets=targets,
+            circuits=circuits,
             executor=executor,
             wake=wake,
             clock=clock,

@@ -1,6 +1,7 @@
 """Making a target ready, by its kind."""
 
 import json
+import sys
 from concurrent.futures import Executor
 
 from apps.runs.store import Target
@@ -9,6 +10,7 @@ from apps.worker.execution import Call, Prepared
 from apps.worker.handlers.http import Transport, prepare_http
 from apps.worker.handlers.task import prepare_task
 from apps.worker.targets import Refused, policy_of
+from chrono.rules.targets import identity
 from chrono.tasks import Registry
 
 
@@ -38,6 +40,7 @@ class Prepare:
             payload=target.payload,
             # The payload is kept as a value and as text, and once more as a body.
             weight=1_000 + 3 * len(json.dumps([target.target, target.payload])),
+            target=sys.intern(identity(target.target)),
         )
 
     def _call(self, target: Target) -> Call:
