@@ -6,7 +6,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies, pagination, query, shapes, target_shapes
+from apps.api import bodies, gate_shapes, pagination, query, shapes
 from apps.api.errors import BadParameter
 from apps.api.idempotency import once
 from apps.api.view import ApiView
@@ -30,7 +30,7 @@ class Targets(ApiView):
 
     @extend_schema(
         operation_id="list_targets",
-        responses={200: target_shapes.TargetPage},
+        responses={200: gate_shapes.TargetPage},
         parameters=[
             OpenApiParameter(
                 "state",
@@ -79,8 +79,8 @@ class OpenCircuit(ApiView):
 
     @extend_schema(
         operation_id="open_circuit",
-        request=shapes.json(target_shapes.Switch),
-        responses={200: target_shapes.Target},
+        request=shapes.json(gate_shapes.Switch),
+        responses={200: gate_shapes.Target},
         parameters=[shapes.IDEMPOTENCY_KEY],
     )
     def post(self, request: Request) -> Response:
@@ -99,8 +99,8 @@ class CloseCircuit(ApiView):
 
     @extend_schema(
         operation_id="close_circuit",
-        request=shapes.json(target_shapes.Switch),
-        responses={200: target_shapes.Target},
+        request=shapes.json(gate_shapes.Switch),
+        responses={200: gate_shapes.Target},
         parameters=[shapes.IDEMPOTENCY_KEY],
     )
     def post(self, request: Request) -> Response:

@@ -3,11 +3,12 @@
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
 
-from apps.console import access, engine, jobs, past, runs, targets
+from apps.console import access, engine, jobs, past, queues, runs, targets
 from apps.console.models import (
     DeadLetter,
     Occurrence,
     Partition,
+    QueuePause,
     Run,
     Target,
     Worker,
@@ -22,6 +23,7 @@ admin.site.register(JobRevision, past.RevisionAdmin)
 admin.site.register(Run, runs.RunAdmin)
 admin.site.register(DeadLetter, runs.DeadLetterAdmin)
 admin.site.register(Occurrence, runs.OccurrenceAdmin)
+admin.site.register(QueuePause, queues.QueuePauseAdmin)
 admin.site.register(Target, targets.TargetAdmin)
 admin.site.register(Tenant, access.TenantAdmin)
 admin.site.register(ApiKey, access.ApiKeyAdmin)

@@ -90,6 +90,26 @@ class Target(TenantScoped):
         return self.name
 
 
+class QueuePause(TenantScoped):
+    """A queue of which a tenant's runs are held."""
+
+    id = models.BigIntegerField(primary_key=True)
+    tenant = models.IntegerField()
+    queue = models.TextField()
+    paused_at = models.DateTimeField()
+    paused_by = models.TextField()
+    note = models.TextField()
+
+    class Meta:
+        managed = False
+        db_table = "chrono_queue_pause"
+        verbose_name = "paused queue"
+
+    @override
+    def __str__(self) -> str:
+        return self.queue
+
+
 class Worker(models.Model):
     """One start of a worker process."""
 

@@ -10,7 +10,7 @@ from apps.console.names import NAMES
 from apps.console.recent import recent_events
 
 GROUPS = (
-    ("Work", ("Job", "Run", "DeadLetter", "Target")),
+    ("Work", ("Job", "Run", "DeadLetter", "Target", "QueuePause")),
     ("Access", ("Tenant", "ApiKey", "AuditEvent", "User")),
     ("Engine", ("Partition", "Worker")),
 )

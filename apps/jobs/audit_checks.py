@@ -78,6 +78,10 @@ CONSTRAINTS = {
         "chrono_plan_end_pkey",
         "chrono_plan_end_remaining",
     ),
+    "chrono_queue_pause": (
+        "chrono_queue_pause_id",
+        "chrono_queue_pause_pkey",
+    ),
     "chrono_request_key": (
         "chrono_request_key_fingerprint",
         "chrono_request_key_key",

@@ -9,7 +9,9 @@ from typing import Any
 
 from apps.runs import target_store as store
 from apps.runs.target_store import Key, TargetRow
+from apps.runtime.notify import JOBS
 from apps.runtime.sessions import Connection
+from apps.runtime.store import notify
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
 from apps.timers.store import raise_gates
@@ -144,6 +146,7 @@ def _by_hand(
         )
         store.save_target(conn, row=after, now=now)
         raise_gates(conn)
+        notify(conn, channel=JOBS, payload="")
         audit.record(
             conn,
             actor=actor,

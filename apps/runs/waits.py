@@ -1,5 +1,6 @@
 """Why a run does not run yet, in plain words."""
 
+from apps.queue.store import list_pauses
 from apps.runs import store, target_store
 from apps.runs.selectors import state_of
 from apps.runs.store import RunRow
@@ -36,8 +37,8 @@ def why_waiting(
         return ""
     if state is RunState.PARKED:
         unnamed = "It is set aside; the reason says by what."
-        if row.reason == Reason.CIRCUIT_OPEN:
-            return _behind_circuit(conn, row) or unnamed
+        if row.reason in (Reason.CIRCUIT_OPEN, Reason.QUEUE_PAUSED):
+            return _behind_gate(conn, row) or unnamed
         return (
             unnamed if row.reason is None else _GATES.get(Reason(row.reason), unnamed)
         )
@@ -59,11 +60,27 @@ def _put_off(state: RunState, error: int | None) -> str:
     return ""
 
 
-def _behind_circuit(conn: Connection, row: RunRow) -> str:
+def _behind_gate(conn: Connection, row: RunRow) -> str:
     key = store.find_gate(conn, run=row.id, part=row.part)
     gate = None if key is None else parse_gate(key)
     if gate is None:
         return ""
+    if gate.reason is Reason.QUEUE_PAUSED:
+        return _in_queue(conn, gate)
+    return _behind_circuit(conn, gate)
+
+
+def _in_queue(conn: Connection, gate: Gate) -> str:
+    found = list_pauses(conn, tenant=gate.tenant, queue=gate.name)
+    if not found:
+        return f"It is let in soon: the queue {gate.name} goes on."
+    [pause] = found
+    since = format_instant(pause.paused_at)
+    by = f" by {pause.paused_by}" if pause.paused_by else ""
+    return f"The queue {gate.name} is paused{by} since {since}{_noted(pause.note)}"
+
+
+def _behind_circuit(conn: Connection, gate: Gate) -> str:
     found = target_store.list_targets(
         conn, tenant=gate.tenant, after=(gate.tenant, ""), limit=1, name=gate.name
     )
@@ -80,11 +97,17 @@ def _of_target(gate: Gate, target: target_store.TargetRow) -> str:
     since = format_instant(circuit.changed_at)
     if circuit.probe_at is None:
         by = f" by {target.changed_by}" if target.changed_by else ""
-        note = f": {target.note}" if target.note else ""
-        end = "." if not note or note[-1] not in ".!?" else ""
-        return f"Calls to {gate.name} were stopped{by} at {since}{note}{end}"
+        note = _noted(target.note)
+        return f"Calls to {gate.name} were stopped{by} at {since}{note}"
     return (
         f"It waits for {gate.name}, which failed {circuit.failures} times in a row: "
         f"nothing is called there since {since}, and the next probe goes at "
         f"{format_instant(circuit.probe_at)}."
     )
+
+
+def _noted(note: str) -> str:
+    """Return the end of a sentence with what somebody noted."""
+    if not note:
+        return "."
+    return f": {note}" if note[-1] in ".!?" else f": {note}."

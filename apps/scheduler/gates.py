@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import psycopg
 
+from apps.queue.store import list_pauses
 from apps.runs.target_store import Key, Shut, list_shut_circuits
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
@@ -37,6 +38,10 @@ ALERT: Millis = 3 * SECOND
 MOST_GATES = 500
 MOST_RUNS = 500
 NAMES = 50_000
+_ADMIT = {
+    Reason.CIRCUIT_OPEN: store.admit_freed,
+    Reason.QUEUE_PAUSED: store.admit_resumed,
+}
 BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 
 
@@ -45,6 +50,8 @@ class Gates:
 
     def __init__(self, conn: Connection) -> None:
         self.circuits: Mapping[Key, Shut] = {}
+        self.paused: frozenset[Key] = frozenset()
+        """Queues, by tenant."""
         self._conn = conn
         self._number: int | None = None
         self._names: dict[tuple[uuid.UUID, int], str] = {}
@@ -52,7 +59,7 @@ class Gates:
     @property
     def any_shut(self) -> bool:
         """Whether any gate is shut."""
-        return bool(self.circuits)
+        return bool(self.circuits or self.paused)
 
     def follow(self, number: int) -> None:
         """Look at the gates where their number has moved since the last time."""
@@ -63,6 +70,8 @@ class Gates:
     def look(self) -> None:
         """Read which gates are shut."""
         self.circuits = list_shut_circuits(self._conn)
+        paused = list_pauses(self._conn)
+        self.paused = frozenset((one.tenant, one.queue) for one in paused)
         if not self.circuits:
             self._names.clear()
 
@@ -75,9 +84,10 @@ class Gates:
         not seen since the first was shut.
         """
         free = [e for e, d in decided if d.skip is None and d.gate is None]
-        if not free or not self.circuits:
+        if not free or not self.any_shut:
             return list(decided)
-        self._learn(free)
+        if self.circuits:
+            self._learn(free)
         return [
             (entry, replace(decision, held=gate))
             if decision.skip is None
@@ -87,7 +97,16 @@ class Gates:
             for entry, decision in decided
         ]
 
+    def is_shut(self, gate: Gate) -> bool:
+        """Return whether a gate is shut."""
+        if gate.reason is Reason.QUEUE_PAUSED:
+            return (gate.tenant, gate.name) in self.paused
+        return (gate.tenant, gate.name) in self.circuits
+
     def _gate_of(self, entry: Entry) -> Gate | None:
+        queue = entry.definition.queue
+        if (entry.tenant, queue) in self.paused:
+            return Gate(Reason.QUEUE_PAUSED, entry.tenant, queue)
         name = self._names.get((entry.job_id, entry.revision), "")
         if name and (entry.tenant, name) in self.circuits:
             return Gate(Reason.CIRCUIT_OPEN, entry.tenant, name)
@@ -190,9 +209,10 @@ class Keeper:
         while keys := store.list_gates(self._conn, after=after, limit=MOST_GATES):
             after = keys[-1]
             for gate in filter(None, map(parse_gate, keys)):
-                if (gate.tenant, gate.name) in self._gates.circuits:
+                if self._gates.is_shut(gate):
                     continue
-                queues = store.admit_freed(
+                admit = _ADMIT[gate.reason]
+                queues = admit(
                     self._conn,
                     gate=gate,
                     limit=MOST_RUNS,

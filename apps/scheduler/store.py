@@ -49,6 +49,7 @@ _SQL = {
         "admit_probes",
         "admit_ramp",
         "admit_freed",
+        "admit_resumed",
         "close_circuit",
     )
 }
@@ -639,6 +640,16 @@ def admit_freed(
 ) -> list[str]:
     """Let runs in that wait for a target whose circuit is closed; return queues."""
     rows = _SQL["admit_freed"].run(
+        conn, {**_of_gate(gate), "limit": limit, "slice": into, "now": now}
+    )
+    return [queue for (queue,) in rows]
+
+
+def admit_resumed(
+    conn: Connection, *, gate: Gate, limit: int, into: int, now: Millis | None
+) -> list[str]:
+    """Let runs in that wait for a queue which goes on; return their queues."""
+    rows = _SQL["admit_resumed"].run(
         conn, {**_of_gate(gate), "limit": limit, "slice": into, "now": now}
     )
     return [queue for (queue,) in rows]

@@ -12,8 +12,8 @@ from apps.runs import store
 from apps.runs.store import Lease, Missed, Target
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
-from apps.worker.circuits import Circuits
 from apps.worker.execute import Executor
+from apps.worker.gates import Gates
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses
 from apps.worker.seats import Seats
@@ -125,7 +125,7 @@ class Claimer:
         queues: Sequence[str],
         seats: Seats,
         targets: Targets,
-        circuits: Circuits,
+        gates: Gates,
         executor: Executor,
         wake: asyncio.Event,
         clock: Clock,
@@ -137,7 +137,7 @@ class Claimer:
         self._queues = queues
         self._seats = seats
         self._targets = targets
-        self._circuits = circuits
+        self._gates = gates
         self._executor = executor
         self._wake = wake
         self._clock = clock
@@ -199,7 +199,7 @@ class Claimer:
                 conn, queue=queue, limit=limit, worker=self._worker
             )
             if leases:
-                self._circuits.look(conn, leases)
+                self._gates.look(conn, leases)
             own = load_own(conn, leases)
             missing = self._targets.missing(
                 lease for lease in leases if lease.run_id not in own
@@ -220,6 +220,7 @@ class Claimer:
             found.leases,
             {run: self._targets.prepare(target) for run, target in found.own.items()},
             found.missed,
+            queue=queue,
         )
         return found.leases
 

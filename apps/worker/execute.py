@@ -10,7 +10,6 @@ from typing import Any
 
 from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
-from apps.worker.circuits import Circuits
 from apps.worker.execution import (
     AGAIN,
     Cancelled,
@@ -21,6 +20,7 @@ from apps.worker.execution import (
     hand_back,
     settlement_of,
 )
+from apps.worker.gates import Gates
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
@@ -43,12 +43,12 @@ class Executor:
         *,
         seats: Seats,
         targets: Targets,
-        circuits: Circuits,
+        gates: Gates,
         settler: Settler,
         clock: Clock,
     ) -> None:
         self._seats = seats
-        self._circuits = circuits
+        self._gates = gates
         self._targets = targets
         self._settler = settler
         self._clock = clock
@@ -58,6 +58,8 @@ class Executor:
         leases: Iterable[Lease],
         own: Mapping[uuid.UUID, Prepared] = NOTHING,
         missed: Mapping[uuid.UUID, Missed] = NOTHING,
+        *,
+        queue: str,
     ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
@@ -77,12 +79,11 @@ class Executor:
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))
                 continue
-            if not self._circuits.may_call(lease, execution.prepared):
-                self._finish(
-                    execution, HandBack(wait=HELD_FOR, reason=Reason.CIRCUIT_OPEN)
-                )
+            held = self._gates.held_by(lease, execution.prepared, queue)
+            if held is not None:
+                self._finish(execution, HandBack(wait=HELD_FOR, reason=held))
                 continue
-            self._circuits.begin(lease, execution.prepared, now)
+            self._gates.begin(lease, execution.prepared, now)
             task = loop.create_task(self._run(execution))
             if not task.done():
                 execution.task = task
@@ -140,9 +141,7 @@ class Executor:
             # Successes, nearly all outcomes, have no use for chance.
             draw=_draw() if isinstance(outcome, Failure) else 0.0,
         )
-        told = self._circuits.told_of(
-            execution, outcome, retry=settlement.state == AGAIN
-        )
+        told = self._gates.told_of(execution, outcome, retry=settlement.state == AGAIN)
         self._settler.put(settlement, told)
 
 

@@ -18,10 +18,10 @@ from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection, connect_hot
 from apps.timers import store as timers
 from apps.worker.beats import Beat
-from apps.worker.circuits import Circuits
 from apps.worker.claims import Claimer
 from apps.worker.config import Config
 from apps.worker.execute import Executor
+from apps.worker.gates import Gates
 from apps.worker.handlers.http import Transport
 from apps.worker.lines import Line
 from apps.worker.prepare import Prepare
@@ -87,11 +87,11 @@ class Life:
     async def _live(self, *, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         clock = await self._claim_line.call(DatabaseClock)
         beat = self._beat = await self._register(clock)
-        circuits = Circuits()
+        gates = Gates()
         settler = Settler(
             line=self._settle_line,
             clock=clock,
-            tell=circuits.tell,
+            tell=gates.tell,
             horizon=lambda: beat.horizon,
             answered=self._seats.answered,
         )
@@ -107,7 +107,7 @@ class Life:
         self._executor = executor = Executor(
             seats=self._seats,
             targets=targets,
-            circuits=circuits,
+            gates=gates,
             settler=settler,
             clock=clock,
         )
@@ -118,7 +118,7 @@ class Life:
             queues=self._config.queues,
             seats=self._seats,
             targets=targets,
-            circuits=circuits,
+            gates=gates,
             executor=executor,
             wake=wake,
             clock=clock,

@@ -22,7 +22,7 @@ class Gate:
         return f"{self.reason.label}/{self.tenant}/{self.name}"
 
 
-_KINDS = {Reason.CIRCUIT_OPEN.label: Reason.CIRCUIT_OPEN}
+_KINDS = {one.label: one for one in (Reason.CIRCUIT_OPEN, Reason.QUEUE_PAUSED)}
 
 
 def parse_gate(key: str) -> Gate | None:

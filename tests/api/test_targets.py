@@ -6,7 +6,7 @@ import uuid
 import jsonschema
 import pytest
 
-from apps.api import docs, target_shapes
+from apps.api import docs, gate_shapes
 from apps.runs import targets
 from apps.runs.targets import Told
 from chrono.rules.retry import RetryPolicy
@@ -146,6 +146,6 @@ def test_a_wrong_parameter_is_refused(client, query):
 
 def test_the_answers_have_the_documented_shape(client, conn):
     fail(conn, "sick", times=20)
-    validate(call(client, "get", TARGETS).json(), target_shapes.TargetPage)
+    validate(call(client, "get", TARGETS).json(), gate_shapes.TargetPage)
     opened = call(client, "post", OPEN, {"target": "sick"}).json()
-    validate(opened, target_shapes.Target)
+    validate(opened, gate_shapes.Target)

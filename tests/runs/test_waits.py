@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from apps.runs import selectors, targets
+from apps.runs import pauses, selectors, targets
 from apps.runs.target_store import insert_targets
 from apps.runs.waits import why_waiting
 from apps.tenants.actor import Actor
@@ -93,3 +93,16 @@ def test_a_retry_that_was_put_off_says_why(conn, held):
     told = why_waiting(conn, row, DUE, error=Reason.BUDGET_SPENT)
     assert told.startswith("It is due at 2100-01-01T00:00:00Z. The retry budget of its")
     assert why_waiting(conn, row, DUE) == "It is due at 2100-01-01T00:00:00Z."
+
+
+def test_a_paused_queue_is_named_with_who_paused_it(conn, held):
+    gate = Gate(Reason.QUEUE_PAUSED, 1, "default")
+    conn.execute("UPDATE chrono_blocked SET gate = %s, reason = 27", [gate.key])
+    row, _ = selectors.get_run(conn, held, tenant=1)
+    assert (
+        why_waiting(conn, row, DUE) == "It is let in soon: the queue default goes on."
+    )
+    pauses.pause(conn, "default", tenant=1, actor=ACTOR, reason="A deploy")
+    told = why_waiting(conn, row, DUE)
+    assert told.startswith("The queue default is paused by tests since 20")
+    assert told.endswith("Z: A deploy.")

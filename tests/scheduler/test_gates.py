@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from apps.jobs.commands import delete_job
-from apps.runs import targets
+from apps.runs import pauses, targets
 from apps.runs.targets import Told
 from apps.scheduler.dispatcher import Dispatcher
 from apps.tenants.actor import Actor
@@ -333,3 +333,77 @@ def test_two_keepers_let_in_no_more_than_one(leader: Leader, connect, first):
     assert one == (1 if first == "probe" else 5)
     assert two == 0
     assert before - leader.count("chrono_blocked") == one
+
+
+def switch(leader: Leader, *, paused: bool, queue: str = "default", tenant: int = 0):
+    """Pause a queue or resume it, of the first tenant unless told."""
+    command = pauses.pause if paused else pauses.resume
+    command(
+        leader.conn,
+        queue,
+        tenant=tenant or tenant_of(leader),
+        actor=Actor.system("test"),
+        reason="test",
+    )
+
+
+def test_a_paused_queue_holds_what_comes_due_and_no_other_queue(leader: Leader):
+    switch(leader, paused=True)
+    leader.run_to(leader.clock.moment + SECOND)
+    held = create(leader, "held")
+    other = create(leader, "other", queue="other")
+    leader.run_to(leader.clock.moment + 60 * SECOND)
+    assert leader.ready(held) == []
+    assert attempts(leader) == [(1, 27, f"queue_paused/{tenant_of(leader)}/default")]
+    assert len(leader.ready(other)) == 1
+
+
+def test_a_queue_that_is_resumed_hands_out_the_first_due_first(leader: Leader):
+    switch(leader, paused=True)
+    leader.run_to(leader.clock.moment + SECOND)
+    first = create(leader, "z-first")
+    leader.run_to(leader.clock.moment + 3 * SECOND)
+    second = create(leader, "a-second")
+    leader.run_to(leader.clock.moment + 3 * SECOND)
+    assert leader.count("chrono_blocked") == 2
+    switch(leader, paused=False)
+    leader.run_to(leader.clock.moment + SECOND)
+    jobs = [
+        job
+        for (job,) in leader.conn.execute(
+            "SELECT job_id FROM chrono_ready ORDER BY priority, tag"
+        ).fetchall()
+    ]
+    assert jobs == [first, second]
+    plain = create(leader, "plain")
+    leader.run_to(leader.clock.moment + 2 * SECOND)
+    assert len(leader.ready(plain)) == 1
+
+
+def test_another_tenants_pause_of_the_same_queue_holds_nothing(leader: Leader):
+    switch(leader, paused=True, tenant=tenant_of(leader) + 1)
+    leader.run_to(leader.clock.moment + SECOND)
+    job = create(leader, "mine")
+    leader.run_to(leader.clock.moment + 2 * SECOND)
+    assert len(leader.ready(job)) == 1
+
+
+def test_what_a_leader_put_behind_a_pause_too_late_is_let_in(leader: Leader):
+    """It had not heard of the resume; nothing is shut any more, and nobody tells."""
+    switch(leader, paused=True)
+    leader.run_to(leader.clock.moment + SECOND)
+    job = create(leader, "held")
+    leader.run_to(leader.clock.moment + 2 * SECOND)
+    leader.conn.execute("DELETE FROM chrono_queue_pause")
+    leader.begin_anew()
+    leader.run_to(leader.clock.moment + SECOND)
+    assert len(leader.ready(job)) == 1
+
+
+def test_a_queue_that_is_paused_again_or_resumed_twice_is_told_once(leader: Leader):
+    for paused in (True, True, False, False):
+        switch(leader, paused=paused)
+    actions = leader.conn.execute(
+        "SELECT action FROM chrono_audit_event WHERE object_kind = 'queue' ORDER BY id"
+    ).fetchall()
+    assert actions == [("queue.pause",), ("queue.resume",)]

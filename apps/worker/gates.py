@@ -1,4 +1,4 @@
-"""What this worker knows of its targets' circuits, and what it tells of them.
+"""What this worker knows of shut gates, and what it tells of its targets.
 
 A target that never failed costs a comparison with an empty set when its run succeeds
 and a count when a first attempt begins. What is shut is read again with every claim
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import psycopg
 
+from apps.queue.store import list_pauses
 from apps.runs.store import Lease
 from apps.runs.target_store import Key, Shut, list_shut_circuits
 from apps.runs.targets import Told, report
@@ -21,16 +22,18 @@ from chrono.rules.breaker import Breaker, BreakerState
 from chrono.rules.budget import WINDOW
 from chrono.rules.instants import Millis
 from chrono.rules.retry import Failure, says_how_it_is
+from chrono.rules.states import Reason
 
 log = logging.getLogger("chrono.worker")
 
 
-class Circuits:
-    """The circuits that are not closed, and the targets that failed here lately."""
+class Gates:
+    """Paused queues, circuits that are not closed, targets that failed here lately."""
 
     def __init__(self) -> None:
         self._number: int | None = None
         self._shut: Mapping[Key, Shut] = {}
+        self._paused: frozenset[Key] = frozenset()
         self._failing: set[Key] = set()
         self._firsts: defaultdict[Key, int] = defaultdict(int)
         self._older: Mapping[Key, int] = {}
@@ -42,23 +45,19 @@ class Circuits:
         Called on a line's thread, before any of the leases is begun.
         """
         number = leases[0].gates
-        if number != self._number or self._shut:
-            # In this order: what is shut in between is in the answer all the same.
+        if number != self._number or self._shut or self._paused:
             self._shut = list_shut_circuits(conn)
+            paused = list_pauses(conn)
+            self._paused = frozenset((one.tenant, one.queue) for one in paused)
             self._number = number
 
-    def may_call(self, lease: Lease, prepared: Prepared) -> bool:
-        """Return whether the target of a lease may be called now."""
-        if not self._shut or not prepared.target:
-            return True
-        shut = self._shut.get((lease.tenant, prepared.target))
-        match shut:
-            case None | Shut(state=BreakerState.CLOSED | BreakerState.CLOSING):
-                return True
-            case Shut(state=BreakerState.OPEN):
-                return False
-            case Shut(probes=probes):
-                return lease.run_id in probes
+    def held_by(self, lease: Lease, prepared: Prepared, queue: str) -> Reason | None:
+        """Return why a lease that was claimed may not begin; None where it may."""
+        if self._paused and (lease.tenant, queue) in self._paused:
+            return Reason.QUEUE_PAUSED
+        if self._shut and not self._may_call(lease, prepared):
+            return Reason.CIRCUIT_OPEN
+        return None
 
     def begin(self, lease: Lease, prepared: Prepared, now: Millis) -> None:
         """Count a first attempt."""
@@ -103,6 +102,16 @@ class Circuits:
         for key, circuit in circuits.items():
             self._learn(key, circuit)
         return refused
+
+    def _may_call(self, lease: Lease, prepared: Prepared) -> bool:
+        shut = self._shut.get((lease.tenant, prepared.target))
+        match shut:
+            case None | Shut(state=BreakerState.CLOSED | BreakerState.CLOSING):
+                return True
+            case Shut(state=BreakerState.OPEN):
+                return False
+            case Shut(probes=probes):
+                return lease.run_id in probes
 
     def _learn(self, key: Key, circuit: Breaker) -> None:
         if not circuit.failures and circuit.state is BreakerState.CLOSED:

@@ -2,6 +2,7 @@
 
 import threading
 
+from apps.runs.pauses import pause, resume
 from apps.runs.targets import close_circuit, open_circuit
 from apps.tenants.actor import Actor
 from chrono.rules.states import Reason
@@ -228,3 +229,39 @@ def test_twenty_servers_errors_open_the_circuit_of_scheme_host_and_port(dsn, con
             waiting(conn, 40)
         assert len(server.received) == 20
     assert target_row(conn, server.url)[:2] == (2, 20)
+
+
+def test_nothing_that_was_ready_is_begun_once_its_queue_is_paused(dsn, connect):
+    conn = connect()
+    called = []
+    pause(conn, "default", tenant=1, actor=ACTOR, reason="test")
+    make_ready(conn, sick_job(conn), count=20)
+    other = sick_job(conn, queue="other")
+    make_ready(conn, other)
+    with running(dsn, {"sick": called.append}, queues=("default", "other")):
+        settled(conn)
+        rows = waiting(conn, 20)
+    assert len(called) == 1
+    assert {attempt for _, attempt, _ in rows} == {1}
+
+
+def test_a_queue_that_goes_on_is_begun_again(dsn, connect):
+    conn = connect()
+    job = sick_job(conn)
+    called = []
+    with running(dsn, {"sick": called.append}):
+        pause(conn, "default", tenant=1, actor=ACTOR, reason="test")
+        make_ready(conn, job)
+        waiting(conn)
+        resume(conn, "default", tenant=1, actor=ACTOR, reason="test")
+        make_ready(conn, job)
+        settled(conn)
+    assert len(called) == 1
+
+
+def test_another_tenants_pause_holds_nothing(dsn, connect):
+    conn = connect()
+    pause(conn, "default", tenant=2, actor=ACTOR, reason="test")
+    make_ready(conn, sick_job(conn), count=3)
+    with running(dsn, {"sick": lambda payload: None}):
+        settled(conn, 3)

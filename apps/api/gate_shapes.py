@@ -1,8 +1,9 @@
-"""The shapes of targets: circuits and retry budgets."""
+"""The shapes of gates: circuits and retry budgets of targets, pauses of queues."""
 
 from apps.api.shapes import (
     FLAG,
     INSTANT,
+    QUEUE,
     TEXT,
     UUID,
     WHOLE,
@@ -16,6 +17,9 @@ from chrono.rules.breaker import BreakerState
 Target: Schema = ref("TargetState")
 TargetPage: Schema = ref("TargetPage")
 Switch: Schema = ref("CircuitSwitch")
+Queue: Schema = ref("QueueState")
+QueuePage: Schema = ref("PausedQueuePage")
+QueueSwitch: Schema = ref("QueueSwitch")
 
 COMPONENTS: dict[str, Schema] = {
     "TargetState": record(
@@ -71,6 +75,36 @@ COMPONENTS: dict[str, Schema] = {
             "items": {"type": "array", "items": Target},
             "next_cursor": nullable(TEXT),
         }
+    ),
+    "QueueState": record(
+        {
+            "queue": QUEUE,
+            "paused": FLAG,
+            "paused_at": nullable(INSTANT),
+            "paused_by": TEXT,
+            "note": TEXT,
+            "held": {
+                **WHOLE,
+                "description": "How many runs are held; 10000 stands for that many or "
+                "more.",
+            },
+        }
+    ),
+    "PausedQueuePage": record(
+        {
+            "items": {"type": "array", "items": Queue},
+            "next_cursor": nullable(TEXT),
+        }
+    ),
+    "QueueSwitch": record(
+        {
+            "reason": {
+                "type": ["string", "null"],
+                "maxLength": 1_000,
+                "description": "Kept with the pause and in the audit.",
+            },
+        },
+        required=[],
     ),
     "CircuitSwitch": record(
         {
