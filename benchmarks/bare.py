@@ -99,9 +99,9 @@ def _batches(
         }
     rows = store.load_timers(
         conn,
-        after=dict.fromkeys(range(64), store.FIRST),
+        after=dict.fromkeys(range(64), store.place(0)),
         before=now_ms(conn),
-        limit=JOBS * ROUNDS,
+        each=JOBS * ROUNDS,
     )
     rows.sort(key=lambda row: row.due_at)
     horizon = store.look_again(conn, parts=[0], after=0, before=0)[0].horizon

@@ -116,7 +116,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 CHRONO_HTTPS: bool = env.bool("CHRONO_HTTPS", default=not DEBUG)
 SECURE_SSL_REDIRECT = CHRONO_HTTPS
 # Whoever asks for a process's health may stand behind the proxy that ends TLS.
-SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|status)$"]
+SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|status|status/firing)$"]
 SECURE_HSTS_SECONDS = 31_536_000 if CHRONO_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = CHRONO_HTTPS
 SECURE_HSTS_PRELOAD = CHRONO_HTTPS

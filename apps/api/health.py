@@ -17,13 +17,12 @@ from apps.jobs.watch_store import count_breaches
 from apps.runtime.clock import skew
 from apps.runtime.django_session import raw_connection, unapplied_migrations
 from apps.runtime.sessions import Connection
+from apps.timers import firing
 from chrono.rules.lease import LEASE_TTL
 from chrono.rules.partitions import PARTITIONS
 
 log = logging.getLogger("chrono.web")
 
-LATE_MS = 5_000
-"""From here on the oldest due timer means that firing has fallen behind."""
 SKEW_MS = 5_000
 
 MOST_BREACHES = 100
@@ -66,25 +65,44 @@ def status(request: HttpRequest) -> JsonResponse:
         found = _look(raw_connection())
     except (psycopg.Error, db.Error) as error:
         log.warning("no status: %s", " ".join(str(error).split())[:300])
-        found = {"problems": ["the database does not answer"]}
+        found = {"problems": ["the database does not answer"], "firing": "unknown"}
     well = not found["problems"]
     return JsonResponse({"status": "ok" if well else "degraded", **found})
 
 
+@require_safe
+@never_cache
+def fires(request: HttpRequest) -> JsonResponse:
+    """Answer 200 where all that is due fires, else 503 with what is the matter."""
+    try:
+        found = firing.look(raw_connection())
+    except (psycopg.Error, db.Error) as error:
+        log.warning("no status: %s", " ".join(str(error).split())[:300])
+        state, says = "unknown", "The database does not answer."
+    else:
+        state, says = found.state, found.sentence
+    return JsonResponse(
+        {"firing": state, "says": says}, status=200 if state == "ok" else 503
+    )
+
+
 def _look(conn: Connection) -> dict[str, Any]:
-    leaders = store.read_leaders(conn)
-    late = store.read_oldest_due(conn)
+    found = firing.look(conn)
     ready = store.list_oldest_ready(conn)
     workers = store.list_workers_alive(conn)
     ahead = round(skew(conn))
     return {
         "problems": _problems(
-            partitions=leaders.partitions, late=late, workers=workers, ahead=ahead
+            partitions=found.leaders.partitions,
+            late=found.late,
+            workers=workers,
+            ahead=ahead,
         ),
-        "schedulers": leaders.schedulers,
-        "partitions_led": leaders.partitions,
+        "firing": found.state,
+        "schedulers": found.leaders.schedulers,
+        "partitions_led": found.leaders.partitions,
         "partitions": PARTITIONS,
-        "oldest_due_lag_ms": late,
+        "oldest_due_lag_ms": found.late,
         "oldest_ready_age_ms": ready,
         "workers": [
             {
@@ -106,7 +124,7 @@ def _problems(
     beating = [worker for worker in workers if worker.beat_age < LEASE_TTL]
     found = {
         f"{PARTITIONS - partitions} partitions have no leader": partitions < PARTITIONS,
-        f"the oldest timer is {late} ms late": late > LATE_MS,
+        f"the oldest timer is {late} ms late": late > firing.LATE,
         "no worker beats": not beating,
         f"this node's clock is {ahead} ms from the database's": abs(ahead) > SKEW_MS,
     }

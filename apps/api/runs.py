@@ -9,8 +9,12 @@ from rest_framework.response import Response
 
 from apps.api import bodies, pagination, past_shapes, query, shapes
 from apps.api.idempotency import once, repeatable
+from apps.api.job_shapes import KEY
 from apps.api.run_forms import attempts_form, full_form, short_form
 from apps.api.view import ApiView
+from apps.jobs.definition import LONGEST_KEY
+from apps.jobs.errors import JobNotFound
+from apps.jobs.selectors import find_key
 from apps.runs import selectors
 from apps.runs.cancel import cancel_by
 from apps.runs.errors import RunNotFound
@@ -22,6 +26,7 @@ from apps.tenants.actor import Scope
 from chrono.rules.errors import BadValue
 from chrono.rules.states import RunState, status_of
 
+NO_JOB = UUID(int=0)
 STATES = tuple(state.label for state in RunState)
 STATUSES = tuple(dict.fromkeys(status_of(state) for state in RunState))
 FILTERS = (
@@ -46,7 +51,9 @@ class Runs(ApiView):
 
     scopes: ClassVar = {"GET": Scope.READ}
     parameters: ClassVar = {
-        "GET": pagination.PARAMETERS | {"job"} | {one.name for one in FILTERS}
+        "GET": pagination.PARAMETERS
+        | {"job", "job_key"}
+        | {one.name for one in FILTERS}
     }
 
     @extend_schema(
@@ -54,6 +61,11 @@ class Runs(ApiView):
         responses={200: shapes.RunPage},
         parameters=[
             OpenApiParameter("job", shapes.UUID, description="Only runs of this job."),
+            OpenApiParameter(
+                "job_key",
+                KEY,
+                description="Only runs of the job that has this key now.",
+            ),
             *FILTERS,
             *shapes.PAGE_PARAMETERS,
         ],
@@ -64,7 +76,20 @@ class Runs(ApiView):
         Occurrences that were skipped have no run; they are listed with `job`.
         """
         job = query.identifier(request, "job")
+        key = query.text(request, "job_key", most=LONGEST_KEY)
+        if key is not None:
+            job = self._job_of(key, wanted=job)
         return page_of(request, tenant=self.tenant, job=job)
+
+    def _job_of(self, key: str, *, wanted: UUID | None) -> UUID:
+        """Return the job with a key; where it is not there or not the one wanted, an id
+        that no job has: then nothing is listed.
+        """
+        try:
+            found = find_key(raw_connection(), key, tenant=self.tenant)
+        except JobNotFound:
+            return NO_JOB
+        return found if wanted in (None, found) else NO_JOB
 
 
 class Run(ApiView):

@@ -78,5 +78,6 @@ urlpatterns = [
     path("api/v1/docs", docs.page, name="docs"),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
+    path("status/firing", health.fires, name="firing"),
     path("status", health.status, name="status"),
 ]

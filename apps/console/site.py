@@ -8,6 +8,8 @@ from django.template.response import TemplateResponse
 
 from apps.console.names import NAMES
 from apps.console.recent import recent_events
+from apps.runtime.django_session import raw_connection
+from apps.timers import firing
 
 GROUPS = (
     ("Work", ("Job", "Run", "DeadLetter", "Target", "QueuePause")),
@@ -30,6 +32,14 @@ class Site(AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         user = request.user
         return user.is_active and getattr(user, "is_superuser", False)
+
+    @override
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what every page has: above all a word where nothing fires."""
+        context = super().each_context(request)
+        if context["has_permission"]:
+            context["not_firing"] = firing.look(raw_connection()).sentence
+        return context
 
     @override
     def index(

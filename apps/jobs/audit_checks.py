@@ -38,6 +38,7 @@ CONSTRAINTS = {
         "chrono_dispatch_state_single",
         "chrono_dispatch_state_slice",
     ),
+    "chrono_given_back": ("chrono_given_back_pkey",),
     "chrono_job": (
         "chrono_job_instants",
         "chrono_job_key",
@@ -63,6 +64,7 @@ CONSTRAINTS = {
         "chrono_lease_checkpoint",
         "chrono_lease_pkey",
     ),
+    "chrono_lease_end": ("chrono_lease_end_pkey",),
     "chrono_occurrence": (
         "chrono_occurrence_outcome",
         "chrono_occurrence_pkey",
@@ -77,6 +79,12 @@ CONSTRAINTS = {
     "chrono_plan_end": (
         "chrono_plan_end_pkey",
         "chrono_plan_end_remaining",
+    ),
+    "chrono_progress": (
+        "chrono_progress_checkpoint",
+        "chrono_progress_pkey",
+        "chrono_progress_share",
+        "chrono_progress_text",
     ),
     "chrono_queue_pause": (
         "chrono_queue_pause_id",

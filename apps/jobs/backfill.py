@@ -203,6 +203,7 @@ def _choose(opened: Open, job: Job, wanted: Range, now: Millis) -> _Chosen:
 
 
 def _is_wanted(runs: Sequence[PastRun], reprocess: Reprocess) -> bool:
+    runs = [run for run in runs if run.made]
     if not runs:
         return True
     if reprocess == "none" or any(run.state is None for run in runs):

@@ -13,7 +13,7 @@ transaction. A job of a tenant that the actor does not see is not found.
 ``now`` replaces the database's clock in tests and nowhere else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import batched
 from typing import Any
@@ -55,6 +55,8 @@ BATCH = 500
 """How many jobs a transaction edits at most: its partitions wait for it."""
 COUNTED = 10_000
 """How many missed occurrences a transaction counts one by one, over all its jobs."""
+MOST_TIMERS = 10_000
+"""How many timers the edits of a transaction write at most, if there are several."""
 LEAST_COUNTED = 100
 HISTORY: Millis = 6 * DAY
 """A run older than this may have left the history with its day."""
@@ -70,6 +72,15 @@ _VERBS = {
     "restored": "restore",
     "replanned": "replan",
 }
+
+
+class _TooManyTimers(Exception):
+    """The edits of a transaction left more late occurrences than one shall write."""
+
+    def __init__(self, fit: int) -> None:
+        super().__init__()
+        self.fit = fit
+        """So many of the first edits are not too much; one at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,13 +281,34 @@ def resume_due(
     ended = store.list_ended_pauses(conn, now=now, limit=BATCH)
     if not ended:
         return []
-    edits = [Edit(job_id=job, paused=False, until=until) for job, until in ended]
-    with open_change(conn) as opened:
-        found = _lock(opened.conn, edits, tenant=None)
-        here = [e for e in edits if e.job_id in found and not _is_gone(found, e)]
-        return _edit(
-            opened, here, found, actor=actor, reason="The pause is over.", now=now
-        )
+    return _edit_if(
+        [Edit(job_id=job, paused=False, until=until) for job, until in ended],
+        _lives,
+        conn=conn,
+        actor=actor,
+        reason="The pause is over.",
+        now=now,
+    )
+
+
+def take_back(
+    conn: Connection, *, actor: Actor, now: Millis | None = None
+) -> list[Outcome]:
+    """Plan the jobs anew to which skipped late occurrences gave runs back.
+
+    ``conn`` is an autocommit session; at most 500 jobs a call. Raises JobsBusy.
+    """
+    given = store.list_given_back(conn, limit=BATCH)
+    if not given:
+        return []
+    return _edit_if(
+        [Edit(job_id=job, replan=True) for job in given],
+        _lives,
+        conn=conn,
+        actor=actor,
+        reason="Late occurrences that were skipped gave their runs back.",
+        now=now,
+    )
 
 
 def pause_if_unchanged(
@@ -296,11 +328,14 @@ def pause_if_unchanged(
         for one in pausing
     ]
     judged = {one.job_id: one.changes for one in pausing}
-    with open_change(conn) as opened:
-        found = _lock(opened.conn, edits, tenant=None)
-        same = {job for job, row in found.items() if row.changes == judged[job]}
-        here = [edit for edit in edits if edit.job_id in same]
-        return _edit(opened, here, found, actor=actor, reason=reason, now=now)
+    return _edit_if(
+        edits,
+        lambda job: job.changes == judged[job.id],
+        conn=conn,
+        actor=actor,
+        reason=reason,
+        now=now,
+    )
 
 
 def skip_next(
@@ -388,12 +423,14 @@ def replan_jobs(
     out. Raises Forbidden, JobsBusy.
     """
     actor.require(Scope.WRITE)
-    edits = [Edit(job_id=job, replan=True) for job in jobs]
-    with open_change() as opened:
-        found = _lock(opened.conn, edits, tenant=actor.tenant)
-        same = {job for job, row in found.items() if row.changes == jobs[job]}
-        here = [edit for edit in edits if edit.job_id in same]
-        return _edit(opened, here, found, actor=actor, reason=reason, now=now)
+    return _edit_if(
+        [Edit(job_id=job, replan=True) for job in jobs],
+        lambda job: job.changes == jobs[job.id],
+        tenant=actor.tenant,
+        actor=actor,
+        reason=reason,
+        now=now,
+    )
 
 
 def edit_jobs(
@@ -405,17 +442,15 @@ def edit_jobs(
 ) -> list[Outcome]:
     """Edit jobs, at most 500 a transaction; return what became of each, in order.
 
-    A job is there once at most. Where one is refused its whole transaction is; earlier
-    ones stay. Raises what the single commands raise.
+    Fewer where they leave many late occurrences: 10,000 a transaction. A job is there
+    once at most. Where one is refused its whole transaction is; earlier ones stay.
+    Raises what the single commands raise.
     """
     actor.require(Scope.WRITE)
     reason = check_note(reason, field="reason", most=LONGEST_NOTE)
-    outcomes: list[Outcome] = []
-    for batch in batched(edits, BATCH):
-        with open_change() as opened:
-            found = _lock(opened.conn, batch, tenant=actor.tenant)
-            outcomes += _edit(opened, batch, found, actor=actor, reason=reason, now=now)
-    return outcomes
+    return _edit_if(
+        edits, None, tenant=actor.tenant, actor=actor, reason=reason, now=now
+    )
 
 
 def tenant_of(actor: Actor, tenant: int | None) -> int:
@@ -504,8 +539,43 @@ def _lock(
     return {job.id: job for job in store.load_jobs(conn, jobs=ids, tenant=tenant)}
 
 
-def _is_gone(found: Mapping[UUID, store.Job], edit: Edit) -> bool:
-    return found[edit.job_id].deleted_at is not None
+def _lives(job: store.Job) -> bool:
+    return job.deleted_at is None
+
+
+def _edit_if(
+    edits: Sequence[Edit],
+    wanted: Callable[[store.Job], bool] | None,
+    *,
+    conn: Connection | None = None,
+    tenant: int | None = None,
+    actor: Actor,
+    reason: str,
+    now: Millis | None,
+) -> list[Outcome]:
+    """Edit the jobs that are there and wanted as they are; None: all, or JobNotFound.
+
+    Transaction by transaction: while one is open, its partitions fire nothing.
+    """
+    outcomes: list[Outcome] = []
+    begin, size = 0, BATCH
+    while batch := edits[begin : begin + size]:
+        try:
+            with open_change(conn) as opened:
+                found = _lock(opened.conn, batch, tenant=tenant)
+                here = [
+                    edit
+                    for edit in batch
+                    if wanted is None
+                    or (edit.job_id in found and wanted(found[edit.job_id]))
+                ]
+                done = _edit(opened, here, found, actor=actor, reason=reason, now=now)
+        except _TooManyTimers as error:
+            size = error.fit
+            continue
+        outcomes += done
+        begin, size = begin + len(batch), BATCH
+    return outcomes
 
 
 def _edit(
@@ -551,16 +621,20 @@ def _write(
     instant = store.read_instant(conn)
     now = instant.now if now is None else now
     decided = read_decisions(conn, jobs, now=now)
-    written = [
-        carry_out(
+    written: list[Written] = []
+    timers = 0
+    for change in changes:
+        rows = carry_out(
             change,
             epoch=epochs[change.job.part],
             decided=decided[change.job.id],
             now=now,
             limit=max(LEAST_COUNTED, COUNTED // len(changes)),
         )
-        for change in changes
-    ]
+        timers += len(rows.timers)
+        if written and timers > MOST_TIMERS:
+            raise _TooManyTimers(len(written))
+        written.append(rows)
     _write_rows(conn, written, now, instant.horizon)
     _keep_ends(conn, changes, written)
     _count_live(conn, [change for change in changes if change.needs_slots], now)

@@ -319,7 +319,7 @@ def carry_out(
             skipped = _skip(change, after=activated_at)
             activated_at = skipped[-1].scheduled_for
         if left is not None:
-            timers = timers[:left]
+            timers = [replace(timer, remaining=1) for timer in timers[:left]]
             left -= len(timers)
         if not change.paused and not edit.deleted:
             following = plan_next(
@@ -379,8 +379,13 @@ def _skip(change: Change, *, after: Millis) -> list[Skip]:
 
 
 def _left(change: Change, decided: Decided) -> int | None:
-    """Return how many runs of the schedule are left, before what is decided now."""
+    """Return how many runs of the schedule are left, before what is decided now.
+
+    Where no plan begins, the number that the job's row has stays: a timer has the rest.
+    """
     job = change.job
+    if not change.replanned:
+        return job.remaining_runs
     limit = _limit(change.definition or job.definition)
     changed = limit != _limit(job.definition)
     return limit if limit is None or changed else decided.remaining

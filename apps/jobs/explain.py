@@ -214,8 +214,9 @@ def _of_plan(conn: Connection, job: Job, at: Millis, now: Millis) -> Explanation
     if job.paused:
         since = format_instant(job.activated_at)
         by = f" by {job.paused_by}" if job.paused_by else ""
-        note = f": {job.pause_note}" if job.pause_note else "."
-        verdict, text = "paused", f"The job is paused since {since}{by}{note}"
+        note = f": {job.pause_note}" if job.pause_note else ""
+        end = "" if note.endswith((".", "!", "?", "…")) else "."
+        verdict, text = "paused", f"The job is paused since {since}{by}{note}{end}"
         if job.paused_until is not None:
             text += f" The pause ends at {format_instant(job.paused_until)}."
     elif at <= known:

@@ -74,7 +74,8 @@ class Timer:
     prev: UUID | None = None
     attempt_group: int = 0
     remaining: int | None = None
-    """How many runs of the schedule there are left, this one included."""
+    """How many runs of the schedule there are left, this one included; of a late one 1
+    where it has taken a run off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,8 +218,9 @@ def read_decisions(
     for job in counted:
         # A plan without a trace has no run left; of a paused one the job itself knows.
         stopped = job.paused or job.deleted_at is not None
-        runs = job.remaining_runs if stopped else left.get(job.id, 0)
-        decided[job.id] = replace(decided[job.id], remaining=runs)
+        planned, back = left[job.id]
+        runs = (job.remaining_runs if stopped else planned) or 0
+        decided[job.id] = replace(decided[job.id], remaining=runs + back)
     return decided
 
 

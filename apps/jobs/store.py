@@ -41,6 +41,7 @@ _SQL = {
         "update_jobs",
         "insert_timers",
         "keep_plan_ends",
+        "list_given_back",
         "insert_skips",
         "notify_leaders",
         "count_skips",
@@ -94,7 +95,7 @@ class Job:
     updated_at: Millis
     deleted_at: Millis | None
     remaining_runs: int | None
-    """How many runs of the schedule were left at its last change; None for any."""
+    """How many runs of the schedule were left when its plan began; None for any."""
     definition: Revision
 
 
@@ -287,6 +288,8 @@ class PastRun:
     attempt_group: int
     state: int | None
     """The state it ended in, None where it is live."""
+    made: bool
+    """False for one that was cancelled before it fired: only its group is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -586,10 +589,11 @@ def read_decided(
 
 def read_remaining(
     conn: Connection, *, jobs: Sequence[Job], decided: Mapping[UUID, Decided]
-) -> dict[UUID, int]:
-    """Return how many runs are left to these jobs by their plans in force.
+) -> dict[UUID, tuple[int | None, int]]:
+    """Return how many runs are left to these jobs by their plans in force, and how many
+    skipped late occurrences have given back.
 
-    One that has no number of runs is not among them.
+    None where no plan is in force.
     """
     rows = _SQL["read_remaining"].run(
         conn,
@@ -603,7 +607,12 @@ def read_remaining(
             ],
         },
     )
-    return {job: left for job, left in rows if left is not None}
+    return {job: (left, back) for job, left, back in rows}
+
+
+def list_given_back(conn: Connection, *, limit: int) -> list[UUID]:
+    """Return jobs to which skipped late occurrences gave runs back, by id."""
+    return [job for (job,) in _SQL["list_given_back"].run(conn, {"limit": limit})]
 
 
 def insert_jobs(
@@ -708,7 +717,10 @@ def insert_timers(conn: Connection, *, timers: Sequence[Timer], table: str) -> i
 def keep_plan_ends(
     conn: Connection, *, jobs: Sequence[ChangedJob], over: Collection[UUID]
 ) -> None:
-    """Keep what is left to those of these newly planned jobs whose plans are over."""
+    """Keep what is left to those of these newly planned jobs whose plans are over.
+
+    What skipped late occurrences gave back to any of them is in their plans by now.
+    """
     _SQL["keep_plan_ends"].change(
         conn,
         {
@@ -794,11 +806,14 @@ def list_past(
 ) -> list[PastRun]:
     """Return the runs of a job's occurrences in [start, end), oldest first.
 
-    Those that were fired, and those whose timer is still to be.
+    Those that were fired, those whose timer is still to be, and extra ones that were
+    cancelled before they fired.
     """
     return [
-        PastRun(scheduled_for=scheduled_for, attempt_group=group, state=state)
-        for scheduled_for, group, state in _SQL["list_past"].run(
+        PastRun(
+            scheduled_for=scheduled_for, attempt_group=group, state=state, made=made
+        )
+        for scheduled_for, group, state, made in _SQL["list_past"].run(
             conn,
             {
                 "part": job.part,

@@ -9,12 +9,14 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from apps.scheduler.store import FIRST, Place, Term
+from apps.scheduler.store import Place, Term, place
 from chrono.rules.instants import Millis
 from chrono.rules.overlap import Check
 from chrono.rules.policy import OverlapPolicy, Policy
 from chrono.rules.schedule import Schedule
 from chrono.rules.wheel import Ticket, Wheel
+
+START = place(0)
 
 type Key = tuple[Millis, uuid.UUID, int, int]
 
@@ -76,10 +78,10 @@ class Held:
     term: Term
     full_epoch: int
     """The epoch of the last change without job rows that this leader has followed."""
-    loaded_until: Millis = 0
-    """All due before it, unless late by more than catch-up allows, was read once."""
-    behind: Place | None = FIRST
-    """Where the walk along what is overdue stands; None where it is at its end."""
+    ahead: Place = START
+    """Up to where what is to come was read."""
+    behind: Place | None = START
+    """Up to where what is overdue was read; None where it was all of it."""
     tickets: dict[Key, Ticket[Entry]] = field(default_factory=dict)
 
 
@@ -144,7 +146,7 @@ class Cache:
                 if ticket.item.job_id in changed:
                     ticket.cancel()
                     del held.tickets[key]
-            held.behind = FIRST
+            held.behind = START
         held.term = replace(held.term, epoch=epoch)
 
     def clear(self, part: int) -> None:
@@ -153,8 +155,7 @@ class Cache:
         for ticket in held.tickets.values():
             ticket.cancel()
         held.tickets.clear()
-        held.loaded_until = 0
-        held.behind = FIRST
+        held.ahead = held.behind = START
 
     def take_due(self, now: Millis) -> list[Entry]:
         """Take what is due out of the wheel, earliest first.
@@ -196,7 +197,7 @@ class Cache:
     def covers(self, part: int, due: Millis) -> bool:
         """Return whether what is due then should be here: no read is to bring it."""
         held = self.held.get(part)
-        return held is not None and due < held.loaded_until
+        return held is not None and due < held.ahead[0]
 
     def next_due(self) -> Millis | None:
         """Return an instant no later than the next due one, None if nothing waits."""

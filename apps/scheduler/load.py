@@ -10,7 +10,7 @@ from apps.runs.store import load_run_priorities
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.cache import Cache, Definition, Entry
-from apps.scheduler.store import FIRST, Place, RevisionRow, Term, TimerRow
+from apps.scheduler.store import Place, RevisionRow, Term, TimerRow
 from chrono.rules import jitter, overlap, policy
 from chrono.rules.catchup import LATE
 from chrono.rules.errors import ChronoError
@@ -23,18 +23,14 @@ from chrono.rules.states import TimerKind
 log = logging.getLogger("chrono.scheduler")
 
 AHEAD: Millis = 60_000
-"""How far ahead timers are read, where they are few enough."""
-AHEAD_ANYHOW: Millis = 2_000
-AGAIN_AT: Millis = 30_000
-"""How much of what was read ahead is left when it goes on."""
+"""How far ahead timers are read, again when half of it is over."""
+AHEAD_ANYHOW: Millis = 4_000
+"""The same where the wheel is full."""
 WHEEL = 50_000
-"""Timers in the wheel from which on no more are read ahead than must be."""
-ROWS = 50_000
-"""Rows a read takes at most: about two seconds, half of what the watchdog bears."""
-PIECE_ROWS = 5_000
-"""Rows a read ahead tries to take: between two of them fires what is due."""
-SHORTEST_PIECE: Millis = 250
-OVERDUE_ROWS = 1_000
+"""How many timers fill it: then no more are read than must be."""
+PIECE = 5_000
+"""Rows a read takes: a fifth of a second, and then what is due fires."""
+OVERDUE_PIECE = 1_000
 OVERDUE_EVERY: Millis = 30_000
 LOOK_AHEAD: Millis = 1_000
 LOOK_BACK: Millis = 5_000
@@ -42,7 +38,6 @@ LOOK_BACK: Millis = 5_000
 along what is overdue."""
 DEFINITIONS = 200_000
 DEFINITIONS_AT_ONCE = 5_000
-NOBODY = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,49 +62,30 @@ class Loader:
         self._progress = progress
         self._definitions: dict[tuple[uuid.UUID, int], Definition | None] = {}
         self._tables: dict[int, str] = {}
-        self._piece = AHEAD_ANYHOW
         self._goal: Millis = 0
         self._next_walk: Millis = 0
         self._looked: Millis = 0
 
     def ahead_due(self) -> Millis:
         """Return when to read ahead the next time."""
-        first = min((h.loaded_until for h in self._cache.held.values()), default=0)
+        first = min((held.ahead[0] for held in self._cache.held.values()), default=0)
         if len(self._cache) >= WHEEL:
-            return first - AHEAD_ANYHOW
-        return 0 if first < self._goal else first - AGAIN_AT
+            return first - AHEAD_ANYHOW // 2
+        return 0 if first < self._goal else first - AHEAD // 2
 
     def load_ahead(self, now: Millis) -> None:
-        """Read the next rows of what is to come, from what may still be late on.
-
-        Some thousand of them, so that fires never wait for long. Where more is due at
-        one time than a read may take, the second look brings in the rest.
-        """
-        self._goal = now + AHEAD
-        read = 0
-        while self._cache.held and read < PIECE_ROWS and self.ahead_due() <= now:
-            read += self._load_piece(now)
-            self._progress()
-
-    def _load_piece(self, now: Millis) -> int:
-        """Read a piece of time, in the partitions that are the furthest back."""
-        starts = {
-            part: max(held.loaded_until, now - LATE)
+        """Read the next timers that are to come, from what may still be late on."""
+        full = len(self._cache) >= WHEEL
+        self._goal = now + (AHEAD_ANYHOW if full else AHEAD)
+        after = {
+            part: max(held.ahead, store.place(now - LATE))
             for part, held in self._cache.held.items()
+            if held.ahead[0] < self._goal
         }
-        start = min(starts.values())
-        others = [other for other in starts.values() if other > start]
-        end = min(start + self._piece, self._goal, *others)
-        parts = [part for part, other in starts.items() if other == start]
-        read = len(self._read(dict.fromkeys(parts, (start, NOBODY)), end, limit=ROWS))
-        if read > PIECE_ROWS:
-            self._piece = max(SHORTEST_PIECE, self._piece // 2)
-        elif read < PIECE_ROWS // 4:
-            self._piece = min(AHEAD, self._piece * 2)
-        if read < ROWS or end - start <= SHORTEST_PIECE:
-            for part in parts:
-                self._cache.held[part].loaded_until = end
-        return read
+        if not after:
+            return
+        for part, place in self._read_on(after, self._goal, PIECE).items():
+            self._cache.held[part].ahead = place or store.place(self._goal)
 
     def overdue_due(self) -> Millis:
         """Return when to read on along what is overdue."""
@@ -117,16 +93,16 @@ class Loader:
         return 0 if under_way else self._next_walk
 
     def load_overdue(self, now: Millis) -> None:
-        """Read the next rows of what is overdue, some of each partition.
+        """Read the next timers that are overdue.
 
-        It is walked along once in each partition taken over, and every half minute, up
-        to where looks begin. What was missed in a long outage must not keep from the
+        They are walked along once in each partition taken over, and every half minute,
+        up to where looks begin. What was missed in a long outage must not keep from the
         wheel what is due now, nor what can't be decided what can.
         """
         if now >= self._next_walk:
             self._next_walk = now + OVERDUE_EVERY
             for held in self._cache.held.values():
-                held.behind = held.behind or FIRST
+                held.behind = held.behind or store.place(0)
         after = {
             part: held.behind
             for part, held in self._cache.held.items()
@@ -134,12 +110,9 @@ class Loader:
         }
         if not after:
             return
-        each = max(1, OVERDUE_ROWS // len(after))
-        rows = self._read(after, now - LOOK_BACK, each=each, limit=OVERDUE_ROWS)
-        read = Counter(row.part for row in rows)
-        last = {row.part: (row.due_at, row.ref) for row in rows}
-        for part in after:
-            self._cache.held[part].behind = last[part] if read[part] == each else None
+        end = now - LOOK_BACK
+        for part, place in self._read_on(after, end, OVERDUE_PIECE).items():
+            self._cache.held[part].behind = place
 
     def look(self, now: Millis) -> Seen:
         """Compare what is due soon with the wheel; read where they differ.
@@ -172,9 +145,10 @@ class Loader:
             if self._cache.covers(look.part, before - 1)
             and look.due != counts[look.part]
         ]
-        if differing:
-            places = dict.fromkeys(differing, (after, NOBODY))
-            self._read(places, before, limit=ROWS)
+        places: Mapping[int, Place] = dict.fromkeys(differing, store.place(after))
+        while places:
+            found = self._read_on(places, before, PIECE)
+            places = {part: place for part, place in found.items() if place is not None}
         return Seen(
             slice=looks[0].slice,
             horizon=looks[0].horizon,
@@ -208,19 +182,24 @@ class Loader:
             self._cache.move_epoch(now.part, epoch=now.epoch, jobs=changed)
         return lost
 
-    def _read(
-        self,
-        after: Mapping[int, Place],
-        before: Millis,
-        *,
-        each: int | None = None,
-        limit: int,
-    ) -> list[TimerRow]:
-        """Read partitions from a place on into the wheel; return the rows read."""
-        rows = store.load_timers(
-            self._conn, after=after, before=before, each=each, limit=limit
-        )
+    def _read_on(
+        self, after: Mapping[int, Place], before: Millis, most: int
+    ) -> dict[int, Place | None]:
+        """Read timers into the wheel, each partition's from a place on.
+
+        At most so many rows, of each partition an equal share. Returns the places to go
+        on from, None where a partition has no more before the instant.
+        """
+        each = max(1, most // len(after))
+        rows = store.load_timers(self._conn, after=after, before=before, each=each)
         self._progress()
+        self._take(rows)
+        counts = Counter(row.part for row in rows)
+        last = {row.part: (row.due_at, row.ref, row.kind, row.version) for row in rows}
+        return {part: last[part] if counts[part] == each else None for part in after}
+
+    def _take(self, rows: list[TimerRow]) -> None:
+        """Put timers into the wheel that belong there, delete those that are stale."""
         self._name_tables({row.bucket for row in rows})
         stale: defaultdict[tuple[int, int], list[TimerRow]] = defaultdict(list)
         fresh: list[TimerRow] = []
@@ -234,10 +213,8 @@ class Loader:
                 fresh.append(row)
         self._define({(row.job_id, _revision(row)) for row in fresh})
         priorities = self._priorities(fresh)
-        for number, row in enumerate(fresh):
+        for row in fresh:
             self._put(row, priorities.get(row.ref))
-            if number % 10_000 == 0:
-                self._progress()
         for (part, bucket), old in stale.items():
             if part in self._cache.held:
                 store.delete_stale_timers(
@@ -246,7 +223,6 @@ class Loader:
                     bucket=self._tables[bucket],
                     rows=old,
                 )
-        return rows
 
     def _priorities(self, rows: list[TimerRow]) -> dict[uuid.UUID, int]:
         """Return the priorities that runs have of their own; no schedule has one."""

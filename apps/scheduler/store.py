@@ -54,9 +54,8 @@ _SQL = {
     )
 }
 
-type Place = tuple[Millis, uuid.UUID]
-"""Where a walk along a partition's timers stands: behind this due instant and ref."""
-FIRST: Place = (0, uuid.UUID(int=0))
+type Place = tuple[Millis, uuid.UUID, int, int]
+"""Behind which timer of a partition a walk stands: its due, ref, kind and version."""
 
 FIRING = "chrono fire"
 """The name of the sessions that fire, as the server shows it."""
@@ -304,17 +303,21 @@ def list_blockers(conn: Connection, *, after: Millis) -> list[tuple[str, Holder]
     ]
 
 
+def place(due: Millis) -> Place:
+    """Return the place before all that is due from an instant on."""
+    return due, uuid.UUID(int=0), 0, 0
+
+
 def load_timers(
     conn: Connection,
     *,
     after: Mapping[int, Place],
     before: Millis,
-    each: int | None = None,
-    limit: int,
+    each: int,
 ) -> list[TimerRow]:
-    """Return partitions' timers due behind a place and before an instant.
+    """Return partitions' timers behind a place and due before an instant.
 
-    At most ``each`` of a partition, the first of them, and ``limit`` of all.
+    At most so many of each partition, the first of them in their order.
     """
     return [
         TimerRow(
@@ -342,11 +345,12 @@ def load_timers(
             conn,
             {
                 "parts": list(after),
-                "after": [due for due, _ in after.values()],
-                "after_ref": [ref for _, ref in after.values()],
+                "due": [due for due, _, _, _ in after.values()],
+                "ref": [ref for _, ref, _, _ in after.values()],
+                "kind": [kind for _, _, kind, _ in after.values()],
+                "version": [version for _, _, _, version in after.values()],
                 "before": before,
                 "each": each,
-                "limit": limit,
             },
         )
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import psycopg
 
 from apps.jobs import watch
-from apps.jobs.commands import resume_due
+from apps.jobs.commands import resume_due, take_back
 from apps.jobs.failures import Failures
 from apps.jobs.watch import Watch
 from apps.queue import withdrawals
@@ -102,6 +102,7 @@ class Upkeep(threading.Thread):
         self._name_blockers(conn)
         state = read_dispatch_state(conn)
         self._resume(conn)
+        self._take_back(conn)
         self._pause(conn, now)
         self._rotation.step(conn, current=state.slice, now=now)
         if self._is_due("sweep", SWEEP_EVERY, now):
@@ -136,6 +137,14 @@ class Upkeep(threading.Thread):
                 log.info("the pause of job %s is over", outcome.job_id)
         except ChronoError as error:
             log.warning("pauses that are over wait: %s", error)
+
+    def _take_back(self, conn: Connection) -> None:
+        """Plan the runs that skipped late occurrences gave back."""
+        try:
+            for outcome in take_back(conn, actor=ACTOR):
+                log.info("job %s has runs of skipped occurrences left", outcome.key)
+        except ChronoError as error:
+            log.warning("runs of skipped occurrences wait: %s", error)
 
     def _pause(self, conn: Connection, now: Millis) -> None:
         """Pause the jobs whose runs keep dying; a busy one waits for the next step."""

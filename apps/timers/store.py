@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from apps.runtime import sql
+from apps.runtime.locks import MEMBER_LOCKS, PARTITION_LOCKS
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
 
@@ -12,6 +13,8 @@ _RAISE_GATES = sql.load("timers", "raise_gates")
 _MOVE_FAR_TIMERS = sql.load("timers", "move_far_timers")
 _LIST_DETACHED = sql.load("timers", "list_detached")
 _MOVE_TO_FAR = sql.load("timers", "move_to_far")
+_READ_LEADERS = sql.load("timers", "read_leaders")
+_READ_OLDEST_DUE = sql.load("timers", "read_oldest_due")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,14 @@ class DispatchState:
 
     slice: int
     horizon: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaders:
+    """How many schedulers there are, and how many partitions they hold together."""
+
+    schedulers: int
+    partitions: int
 
 
 def read_dispatch_state(conn: Connection) -> DispatchState:
@@ -55,3 +66,17 @@ def list_detached(conn: Connection) -> list[str]:
 def move_to_far(conn: Connection, *, bucket: str) -> int:
     """Move all rows of a detached bucket to the far table; return how many."""
     return _MOVE_TO_FAR.change(conn, bucket=bucket)
+
+
+def read_leaders(conn: Connection) -> Leaders:
+    """Return who schedules right now."""
+    [(schedulers, partitions)] = _READ_LEADERS.run(
+        conn, {"members": MEMBER_LOCKS, "partitions": PARTITION_LOCKS}
+    )
+    return Leaders(schedulers=schedulers, partitions=partitions)
+
+
+def read_oldest_due(conn: Connection) -> Millis:
+    """Return how long the timer that waits longest is past its time; 0 for none."""
+    [(late,)] = _READ_OLDEST_DUE.run(conn)
+    return int(late)

@@ -54,11 +54,13 @@ class Settler:
         self._done = asyncio.Event()
         self._done.set()
 
-    def put(self, settlement: Settlement, told: Told | None = None) -> None:
-        """Have a settlement written soon, and before it told what its target did."""
+    def tell_before(self, told: Told) -> None:
+        """Have it told what a target did, before its run is settled."""
+        self._told[told.token] = told
+
+    def put(self, settlement: Settlement) -> None:
+        """Have a settlement written soon."""
         self._waiting.append(settlement)
-        if told is not None:
-            self._told[settlement.token] = told
         self._some.set()
         self._done.clear()
 

@@ -37,15 +37,19 @@ def test_readyz_without_a_database_is_503(nobody):
     with pg.default_connection("postgres://chrono@127.0.0.1:1/none"):
         answer = nobody.get("/readyz")
         whole = nobody.get("/status")
+        fires = nobody.get("/status/firing")
     assert answer.status_code == 503
     assert answer.json()["checks"]["database"] == "unreachable"
     assert whole.json()["problems"] == ["the database does not answer"]
+    assert whole.json()["firing"] == "unknown"
+    assert (fires.status_code, fires.json()["firing"]) == (503, "unknown")
 
 
 def test_status_of_an_idle_system_without_processes(nobody):
     body = nobody.get("/status").json()
     assert body["status"] == "degraded"
     assert body["problems"] == ["64 partitions have no leader", "no worker beats"]
+    assert body["firing"] == "stopped"
     assert (body["schedulers"], body["oldest_due_lag_ms"]) == (0, 0)
     assert abs(body["clock_skew_ms"]) < 1000
 
@@ -66,12 +70,47 @@ def test_status_counts_leaders_by_their_locks_and_workers_by_their_beat(
     answer = nobody.get("/status")
     body = answer.json()
     assert (body["status"], body["schedulers"], body["partitions_led"]) == ("ok", 1, 64)
+    assert body["firing"] == "ok"
     [shown] = body["workers"]
     assert (shown["id"], shown["queues"]) == (str(worker), ["default", "mail"])
     assert 0 <= shown["last_beat_age_ms"] < 10_000
     assert "internal-host" not in answer.content.decode()
     conn.execute("UPDATE chrono_worker SET beat_at = now() - interval '1 minute'")
     assert nobody.get("/status").json()["problems"] == ["no worker beats"]
+
+
+def due(conn, table, seconds):
+    """Write a timer that is due for so long."""
+    conn.execute(
+        f"""
+        INSERT INTO {table} (due_at, scheduled_for, ref, job_id, version, revision,
+            part, kind)
+        SELECT at, at, gen_random_uuid(), gen_random_uuid(), 1, 1, 5, 1
+        FROM date_trunc('ms', now() - %s * interval '1 second') AS at
+        """,
+        [seconds],
+    )
+
+
+def test_c12_status_says_in_one_word_whether_jobs_fire(nobody, connect):
+    conn = connect()
+    for part in range(64):
+        conn.execute("SELECT pg_advisory_lock(%s, %s)", [PARTITION_LOCKS, part])
+    due(conn, "chrono_timer_far", 1)
+    assert nobody.get("/status").json()["firing"] == "ok"
+    assert nobody.get("/status/firing").status_code == 200
+    conn.execute("SELECT pg_advisory_unlock(%s, 9)", [PARTITION_LOCKS])
+    assert nobody.get("/status").json()["firing"] == "partly"
+    # With no bucket made for hours, what is planned comes due in the far table.
+    due(conn, "chrono_timer_far", 8)
+    body = nobody.get("/status").json()
+    assert (body["firing"], body["status"]) == ("late", "degraded")
+    assert 8_000 <= body["oldest_due_lag_ms"] < 60_000
+    answer = nobody.get("/status/firing")
+    assert (answer.status_code, answer.json()["firing"]) == (503, "late")
+    assert answer.json()["says"].startswith("Firing has fallen behind.")
+    conn.execute("SELECT pg_advisory_unlock_all()")
+    assert nobody.get("/status").json()["firing"] == "stopped"
 
 
 def test_status_finds_the_oldest_of_each_queue_and_the_latest_timer(nobody, connect):

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from apps.jobs.commands import pause_job, resume_job
-from chrono.rules.instants import HOUR, MINUTE, SECOND, format_instant
+from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, format_instant
 from tests.api.test_jobs import JOBS, at, body, call, events, problem
 
 HOURLY = {"cron": "0 * * * *", "interval": None, "jitter_window": "0s"}
@@ -171,11 +171,23 @@ def test_a_run_that_waits_is_explained_by_what_holds_it(client, now, paused_for_
     assert "lane of missed and backfilled runs" in found["text"]
 
 
-def test_a_paused_job_says_who_paused_it(client, now, paused_for_hours):
-    call(client, "post", at(paused_for_hours, "pause"), {"note": "budget freeze"})
+@pytest.mark.parametrize(
+    ("note", "told"),
+    [
+        ("budget freeze", ": budget freeze."),
+        ("Until Monday!", ": Until Monday!"),
+        ("", "."),
+    ],
+)
+def test_a_paused_job_says_who_paused_it(client, now, paused_for_hours, note, told):
+    until = format_instant(now + DAY)
+    pausing = {"note": note, "until": until}
+    paused = call(client, "post", at(paused_for_hours, "pause"), pausing).json()
     found = explained(client, paused_for_hours, hours(now)[-1] + HOUR)
     assert found["verdict"] == "paused"
-    assert "budget freeze" in found["text"]
+    assert found["text"].endswith(
+        f"by {paused['paused_by']}{told} The pause ends at {until}."
+    )
 
 
 def test_explain_asks_for_an_instant(client, paused_for_hours):

@@ -159,11 +159,35 @@ def test_a_run_that_is_over_is_shown_whole(client, conn, job):
         "payload": {"n": 1},
         "result": 5,
         "checkpoint": None,
+        "progress": None,
         "error": None,
         "missed_from": None,
         "missed_to": None,
         "missed_count": None,
     }
+
+
+def test_a_run_shows_what_it_told_of_itself(client, conn, job):
+    run = leased(conn, job, n=1)
+    conn.execute(
+        """
+        INSERT INTO chrono_progress (run_id, part, attempt, share, text, noted_at,
+            checkpoint)
+        VALUES (%s, %s, 2, 0.3, 'page 7 of 20', to_timestamp(%s), '{"page": 7}')
+        """,
+        [run, job.part, DUE / 1000],
+    )
+    found = client.get(f"/api/v1/runs/{run}").json()
+    assert found["checkpoint"] == {"page": 7}
+    assert found["progress"] == {
+        "share": 0.3,
+        "text": "page 7 of 20",
+        "at": format_instant(DUE),
+        "attempt": 2,
+    }
+    conn.execute("UPDATE chrono_progress SET share = NULL, text = NULL")
+    found = client.get(f"/api/v1/runs/{run}").json()["progress"]
+    assert (found["share"], found["text"]) == (None, "")
 
 
 def test_a_run_that_came_late_says_what_it_stands_for(client, conn, job):
@@ -322,9 +346,36 @@ def test_filters_narrow_the_list(client, conn, job):
     ]
 
 
+def test_runs_are_found_by_the_key_of_their_job(client, stranger, conn, job):
+    other = make_job(conn, target={})
+    runs = [str(settled(conn, job, n=n)) for n in range(1, 4)]
+    failed = str(settled(conn, job, n=4, state=3, reason=16))
+    settled(conn, other, n=5)
+    address = f"/api/v1/runs?job_key={job.id}"
+
+    def listed(question, who=client):
+        items = who.get(f"{address}{question}").json()["items"]
+        return [one["id"] for one in items]
+
+    assert listed("") == [*runs, failed]
+    assert listed("&status=failed") == [failed]
+    assert listed(f"&job={job.id}&status=failed") == [failed]
+    assert listed(f"&job={other.id}") == []
+    first = client.get(f"{address}&limit=3").json()
+    assert [one["id"] for one in first["items"]] == runs
+    assert listed(f"&limit=3&cursor={first['next_cursor']}") == [failed]
+    assert listed("", stranger) == []
+    assert client.get("/api/v1/runs?job_key=nobody-s").json()["items"] == []
+    conn.execute("UPDATE chrono_job SET deleted_at = now() WHERE id = %s", [job.id])
+    assert listed("") == []
+
+
 @pytest.mark.parametrize(
     ("question", "code", "parameter"),
     [
+        ("job_key=", "bad_parameter", "job_key"),
+        (f"job_key={'k' * 201}", "bad_parameter", "job_key"),
+        ("job_key=nobody-s&state=done", "bad_parameter", "state"),
         ("stat=failed", "unknown_parameter", "stat"),
         ("limit=0", "bad_parameter", "limit"),
         ("limit=501", "bad_parameter", "limit"),

@@ -5,6 +5,7 @@ import uuid
 import pytest
 from django.urls import reverse
 
+from apps.runtime.locks import PARTITION_LOCKS
 from tests.console.conftest import Seen
 
 MOST = 25
@@ -14,8 +15,9 @@ BOUNDED = (
     "/* jobs.list_long_runs */",
     "/* jobs.count_skips */",
     "/* jobs.list_backfills */",
+    "/* timers.read_leaders */",
 )
-"""Statements that count no more than a LIMIT lets through, or a backfill has."""
+"""Statements that count no more than a LIMIT lets through, a backfill has, or locks."""
 
 
 def addresses(seen: Seen, key: str = "nothing0") -> dict[str, str]:
@@ -138,3 +140,22 @@ def test_what_is_not_there_is_not_found(client):
         for ident in (str(nothing), "x" * 8, "0", "a%27b", "%00"):
             address = reverse(f"admin:{name}", args=["IDENT"]).replace("IDENT", ident)
             assert client.get(address).status_code == 404, (name, ident)
+
+
+def test_c12_every_page_says_that_nothing_fires(client, person, conn):
+    pages = [reverse("admin:index"), reverse("admin:chrono_jobs_job_changelist")]
+    told = "Nothing fires: no scheduler leads any partition."
+    for page in pages:
+        assert told in client.get(page).content.decode()
+    client.logout()
+    asked = client.get(reverse("admin:login"))
+    assert (asked.status_code, told in asked.content.decode()) == (200, False)
+    client.force_login(person)
+    for part in range(63):
+        conn.execute("SELECT pg_advisory_lock(%s, %s)", [PARTITION_LOCKS, part])
+    for page in pages:
+        page_text = client.get(page).content.decode()
+        assert "Some jobs do not fire: 63 of 64 partitions are led." in page_text
+    conn.execute("SELECT pg_advisory_lock(%s, 63)", [PARTITION_LOCKS])
+    for page in pages:
+        assert "chrono-alarm" not in client.get(page).content.decode()

@@ -7,6 +7,7 @@ import pytest
 from apps.jobs.backfill import Range, backfill_job, cancel_backfill, list_backfills
 from apps.jobs.commands import COMMAND, delete_job, patch_job, pause_job, resume_job
 from apps.jobs.errors import BackfillTooLarge, JobDeleted, JobNotFound
+from apps.jobs.manual import run_now
 from apps.runs import days
 from apps.runs.cancel import cancel
 from apps.runtime.partitions import list_leaves
@@ -16,6 +17,7 @@ from chrono.rules.errors import BadValue
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND
 from chrono.rules.keys import is_extra
 from chrono.rules.partitions import partition_of
+from chrono.rules.states import RunState
 from tests.scheduler.conftest import NOON
 
 LATER = NOON + 3 * HOUR
@@ -91,6 +93,24 @@ def test_b21_a_second_time_there_is_nothing_left_to_run(leader, paused_hours):
     again = backfill_job(paused_hours, wanted, now=leader.clock.moment)
     assert len(first.occurrences) == 2
     assert (again.id, again.occurrences, again.passed_over) == (None, (), 2)
+
+
+@pytest.mark.parametrize("reprocess", ["none", "failed", "completed"])
+def test_b21_a_manual_run_cancelled_at_that_very_instant_takes_no_group(
+    leader, reprocess
+):
+    job = leader.create("hourly", cron="0 * * * *", overlap_policy="allow_all")
+    pause_job(job, now=NOON + MINUTE)
+    manual = run_now(job, now=NOON + HOUR).run_id
+    assert cancel(leader.conn, manual) is RunState.CANCELLED
+    leader.clock.moment = LATER + MINUTE
+    resume_job(job, now=LATER + MINUTE)
+    leader.step()
+    hour = Range(start=NOON + HOUR, end=NOON + HOUR + 1, reprocess=reprocess)
+    assert backfill_job(job, hour, now=leader.clock.moment).occurrences == (
+        NOON + HOUR,
+    )
+    assert [row[:2] for row in blocked(leader, job)] == [(NOON + HOUR, 2)]
 
 
 def test_b21_the_plan_goes_on_untouched(leader, paused_hours):

@@ -7,18 +7,22 @@ import pytest
 
 from apps.jobs import commands
 from apps.jobs.commands import (
+    MOST_TIMERS,
     change_job,
     create_job,
     create_jobs,
     delete_job,
+    edit_jobs,
     pause_job,
     pause_jobs,
     restore_job,
     resume_job,
     resume_jobs,
 )
+from apps.jobs.editing import Edit
 from apps.jobs.errors import JobNotFound, JobsBusy, KeyTaken
 from apps.timers.buckets import ensure_buckets
+from chrono.rules.catchup import MOST_RUNS
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import (
     DAY,
@@ -47,6 +51,28 @@ def test_a_new_job_waits_for_its_first_occurrence(ledger):
     assert row["part"] == partition_of(job)
     due = NOON + 10 * SECOND
     assert ledger.timers(job) == [(1, 1, 1, due, due, job, None)]
+
+
+def test_what_many_jobs_left_open_is_planned_in_bounded_transactions(ledger):
+    fields = {"interval": "1s", "catchup_policy": "run_all"}
+    jobs = [
+        made.job_id
+        for made in create_jobs(
+            [definition(key=f"j{n}", **fields) for n in range(25)], now=NOON
+        )
+    ]
+    edits = [Edit(job_id=job, patch={"interval": "2s"}) for job in jobs]
+    outcomes = edit_jobs(edits, now=NOON + HOUR)
+    assert [done.job_id for done in outcomes] == jobs
+    assert {done.actions for done in outcomes} == {("changed",)}
+    planned = ledger.rows(
+        "SELECT count(*), count(DISTINCT job_id) FROM chrono_timer_far "
+        "WHERE kind = 2 GROUP BY xmin::text"
+    )
+    runs, changed = zip(*planned, strict=True)
+    assert (sum(runs), sum(changed)) == (25 * (MOST_RUNS + 61), 25)
+    assert max(runs) <= MOST_TIMERS
+    assert len(planned) == 3
 
 
 def test_creating_raises_no_epoch(ledger):

@@ -319,9 +319,9 @@ def read_in_flight(world: World) -> None:
     act.clock.moment += EVERY + 5
     rows = scheduler.load_timers(
         act.leader.conn,
-        after={partition_of(job): scheduler.FIRST},
+        after={partition_of(job): scheduler.place(0)},
         before=act.clock.moment,
-        limit=10,
+        each=10,
     )
     assert [row.job_id for row in rows] == [job]
     act.editor.do(act.edit(job, "payload"))

@@ -59,9 +59,9 @@ class Leader:
         until = self.world.now() if before is None else before
         rows = scheduler.load_timers(
             self.conn,
-            after=dict.fromkeys(parts, scheduler.FIRST),
+            after=dict.fromkeys(parts, scheduler.place(0)),
             before=until,
-            limit=100_000,
+            each=100_000,
         )
         return sorted(rows, key=lambda row: (row.due_at, row.kind))
 

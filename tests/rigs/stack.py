@@ -192,12 +192,12 @@ class Stack:
         file.write_text(json.dumps(list(jobs)))
         self.manage("chronoapply", str(file))
 
-    def drain(self) -> None:
+    def drain(self, *, seconds: float = DRAIN_S) -> None:
         """Wait until no run is live any more."""
         conn = self.connect()
         wait_for(
             lambda: tables.count_live(conn) == 0,
-            seconds=DRAIN_S,
+            seconds=seconds,
             what="all runs to settle",
         )
 

@@ -8,9 +8,9 @@ from typing import Any
 from tests.rigs.ledger import Millis
 from tests.support.pg import Connection
 
-FIRED = 1
+FIRED, LATE = 1, 2
 SUCCESS, DEAD = 1, 3
-PAUSED, OVERLAP, COLLAPSED, WORKER_LOST = 1, 2, 5, 21
+PAUSED, OVERLAP, MISSED_SKIP, COLLAPSED, PAST_DEADLINE, WORKER_LOST = 1, 2, 4, 5, 6, 21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,8 @@ class Decision:
     """The last of those it stands for, where it stands for several."""
     occurrences: int
     fired: bool
+    late: bool
+    """Whether it fired as one that was missed."""
     reason: int | None
     run: uuid.UUID | None
     fence: int
@@ -42,6 +44,7 @@ class Run:
     fence: int
     state: int
     attempt: int
+    dispatched_at: float
     started_at: float
     finished_at: float
 
@@ -106,7 +109,8 @@ def read_decisions(conn: Connection, prefix: str = "") -> list[Decision]:
         f"""
         SELECT j.key, o.part, {_millis("o.scheduled_for")},
             {_millis("o.last_scheduled_for")}, coalesce(o.occurrences, 1),
-            o.outcome = {FIRED}, o.reason, o.run_id, o.fence, o.version,
+            o.outcome = {FIRED}, o.outcome = {FIRED} AND o.kind = {LATE}, o.reason,
+            o.run_id, o.fence, o.version,
             extract(epoch FROM o.decided_at)::float8,
             extract(epoch FROM pg_catalog.pg_xact_commit_timestamp(o.xmin))::float8
         FROM chrono_occurrence o JOIN chrono_job j ON j.id = o.job_id
@@ -123,12 +127,13 @@ def read_decisions(conn: Connection, prefix: str = "") -> list[Decision]:
             last_for=row[3],
             occurrences=row[4],
             fired=row[5],
-            reason=row[6],
-            run=row[7],
-            fence=row[8],
-            version=row[9],
-            decided_at=row[10],
-            committed_at=row[11],
+            late=row[6],
+            reason=row[7],
+            run=row[8],
+            fence=row[9],
+            version=row[10],
+            decided_at=row[11],
+            committed_at=row[12],
         )
         for row in rows
     ]
@@ -139,6 +144,7 @@ def read_runs(conn: Connection, prefix: str = "") -> list[Run]:
     rows = conn.execute(
         """
         SELECT j.key, r.id, r.fence, r.state, r.attempt,
+            extract(epoch FROM r.dispatched_at)::float8,
             extract(epoch FROM r.started_at)::float8,
             extract(epoch FROM r.finished_at)::float8
         FROM chrono_run r JOIN chrono_job j ON j.id = r.job_id
@@ -153,8 +159,9 @@ def read_runs(conn: Connection, prefix: str = "") -> list[Run]:
             fence=row[2],
             state=row[3],
             attempt=row[4],
-            started_at=row[5],
-            finished_at=row[6],
+            dispatched_at=row[5],
+            started_at=row[6],
+            finished_at=row[7],
         )
         for row in rows
     ]
@@ -293,6 +300,19 @@ def count_sessions(conn: Connection, name: str, waits_for: str) -> int:
 def count_gated(conn: Connection) -> int:
     """Return how many runs wait behind a gate."""
     [(number,)] = conn.execute("SELECT count(*) FROM chrono_blocked").fetchall()
+    return int(number)
+
+
+def count_timers(conn: Connection, before: Millis) -> int:
+    """Return how many timers are due before an instant."""
+    [(number,)] = conn.execute(
+        """
+        SELECT (SELECT count(*) FROM chrono_timer WHERE due_at <= m.at)
+            + (SELECT count(*) FROM chrono_timer_far WHERE due_at <= m.at)
+        FROM (SELECT to_timestamp(%s / 1000.0) AS at OFFSET 0) m
+        """,
+        [before],
+    ).fetchall()
     return int(number)
 
 

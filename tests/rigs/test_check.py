@@ -27,6 +27,7 @@ DECISION = Decision(
     last_for=None,
     occurrences=1,
     fired=True,
+    late=False,
     reason=None,
     run=RUN,
     fence=5,
@@ -40,6 +41,7 @@ SETTLED = Run(
     fence=5,
     state=SUCCESS,
     attempt=1,
+    dispatched_at=10.0,
     started_at=10.0,
     finished_at=10.1,
 )

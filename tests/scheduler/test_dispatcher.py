@@ -2,6 +2,8 @@
 
 import uuid
 
+import psycopg
+
 from apps.jobs.commands import change_job, pause_job, resume_job
 from apps.jobs.definition import parse_definition
 from apps.runs import store as runs
@@ -149,6 +151,28 @@ def test_a_paused_job_fires_nothing_and_replays_nothing(leader: Leader) -> None:
     leader.run_to(NOON + MINUTE)
     assert leader.fired(job) == [NOON + 10 * SECOND, NOON + 50 * SECOND, NOON + MINUTE]
     assert leader.count("chrono_timer") == 1  # the stale ones are gone
+
+
+def test_a_stale_timer_in_a_partition_that_somebody_holds_stops_nobody_else(
+    leader: Leader, dsn: str
+) -> None:
+    ticks = [
+        leader.create(f"tick-{n}", interval="1s", overlap_policy="allow_all")
+        for n in range(3)
+    ]
+    paused = leader.create("paused", interval="10s")
+    part = partition_of(paused)
+    [tick, *_] = [job for job in ticks if partition_of(job) != part]
+    leader.run_to(NOON + 5 * SECOND)
+    pause_job(paused, now=leader.clock.moment)
+    leader.conn.execute("SET lock_timeout = '20ms'")
+    with psycopg.connect(dsn) as holder:
+        holder.execute("SELECT FROM chrono_partition WHERE id = %s FOR UPDATE", [part])
+        leader.run_to(NOON + 12 * SECOND)
+        assert leader.fired(tick)[-1] == NOON + 12 * SECOND
+        assert leader.planned(paused) == [(NOON + 10 * SECOND, None)]
+    leader.run_to(NOON + 13 * SECOND)
+    assert leader.planned(paused) == []
 
 
 def test_a_deposed_leader_fires_nothing_and_lets_go(leader: Leader) -> None:

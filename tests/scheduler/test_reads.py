@@ -61,10 +61,9 @@ def test_reads_of_few_rows_fire_all_and_at_their_instants(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [leader.create(f"job {n}", interval="7s", **ALWAYS) for n in range(30)]
-    monkeypatch.setattr(load, "ROWS", 7)
-    monkeypatch.setattr(load, "PIECE_ROWS", 3)
+    monkeypatch.setattr(load, "PIECE", 3)
     monkeypatch.setattr(load, "WHEEL", 10)
-    monkeypatch.setattr(load, "OVERDUE_ROWS", 64)
+    monkeypatch.setattr(load, "OVERDUE_PIECE", 3)
     leader.begin_anew()
     leader.run_to(NOON + MINUTE)
     due = [NOON + n * 7 * SECOND for n in range(1, 9)]
@@ -84,7 +83,7 @@ def test_reads_of_few_rows_fire_all_and_at_their_instants(
 def test_what_is_due_now_comes_before_a_backlog(
     leader: Leader, read: list[list[store.TimerRow]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "OVERDUE_ROWS", 64)
+    monkeypatch.setattr(load, "OVERDUE_PIECE", 64)
     late = [leader.create(f"late {n}", interval="1h", **ALWAYS) for n in range(200)]
     live = leader.create("live", run_at=format_instant(NOON + 3 * HOUR))
     leader.clock.moment = NOON + 3 * HOUR
@@ -100,7 +99,7 @@ def test_what_is_due_now_comes_before_a_backlog(
 def test_what_cannot_be_decided_keeps_nobody_behind_it_waiting(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "OVERDUE_ROWS", 1)
+    monkeypatch.setattr(load, "OVERDUE_PIECE", 1)
     bad, good = together(leader, 2, interval="1h", **ALWAYS)
     leader.conn.execute(
         "UPDATE chrono_job_revision SET schedule = '{}' WHERE job_id = %s", [bad]

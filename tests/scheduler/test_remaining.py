@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from apps.jobs.commands import patch_job, pause_job, resume_job
+from apps.jobs.commands import delete_job, patch_job, pause_job, resume_job, take_back
 from apps.jobs.manual import run_now
 from apps.jobs.selectors import get_job, list_jobs
 from apps.jobs.store import Chosen
+from apps.runs.cancel import cancel
 from apps.tenants.actor import Actor
 from chrono.rules.instants import HOUR, MINUTE, SECOND, Millis, format_instant
+from chrono.rules.keys import run_id
 from chrono.rules.partitions import partition_of
-from chrono.rules.states import Outcome, Reason
+from chrono.rules.states import Outcome, Reason, RunState
 from tests.scheduler.conftest import NOON, Leader
 
 
@@ -254,3 +256,101 @@ def test_who_missed_the_last_of_his_runs_is_listed_as_ended(leader: Leader) -> N
     leader.clock.moment = NOON + HOUR
     leader.step()
     assert (listed(leader, "ended"), listed(leader, "active")) == (["few"], [])
+
+
+@pytest.fixture
+def outage(leader: Leader) -> tuple[Leader, uuid.UUID]:
+    """A job with two runs of which one is live, edited while nothing fired."""
+    job = few(
+        leader, 2, interval="10m", overlap_policy="skip", catchup_policy="run_all"
+    )
+    leader.run_to(NOON + 10 * MINUTE, every=5 * MINUTE)
+    leader.clock.moment = NOON + 20 * MINUTE + 5 * SECOND
+    patch_job(job, {"interval": "15m"}, now=leader.clock.moment)
+    return leader, job
+
+
+def taken_back(leader: Leader) -> int:
+    """Have the keeper do what it does; return how many jobs it planned anew."""
+    planned = take_back(leader.conn, actor=ACTOR, now=leader.clock.moment)
+    leader.dispatcher.notice()
+    leader.step()
+    return len(planned)
+
+
+def test_a_late_one_that_is_skipped_takes_nothing_off(
+    outage: tuple[Leader, uuid.UUID],
+) -> None:
+    leader, job = outage
+    assert (shown(leader, job), listed(leader, "ended")) == (("ended", 0), ["few"])
+    leader.step()
+    assert leader.ledger(job)[1][2] == Reason.OVERLAP
+    assert shown(leader, job) == ("active", 1)
+    assert (taken_back(leader), taken_back(leader)) == (1, 0)
+    assert leader.planned(job) == [(NOON + 30 * MINUTE, 1)]
+    assert (listed(leader, "active"), leader.count("chrono_given_back")) == (["few"], 0)
+    leader.succeed()
+    leader.run_to(NOON + HOUR, every=MINUTE)
+    assert leader.fired(job) == [NOON + 10 * MINUTE, NOON + 30 * MINUTE]
+    assert (taken_back(leader), shown(leader, job)) == (0, ("ended", 0))
+
+
+def test_a_late_one_that_runs_has_taken_one_off(
+    outage: tuple[Leader, uuid.UUID],
+) -> None:
+    leader, job = outage
+    leader.succeed()
+    leader.run_to(NOON + HOUR, every=MINUTE)
+    assert leader.fired(job) == [NOON + 10 * MINUTE, NOON + 20 * MINUTE]
+    assert (taken_back(leader), shown(leader, job)) == (0, ("ended", 0))
+
+
+def test_a_late_one_that_a_pause_skips_gives_its_run_to_the_paused_job(
+    outage: tuple[Leader, uuid.UUID],
+) -> None:
+    leader, job = outage
+    pause_job(job, now=leader.clock.moment)
+    leader.step()
+    assert leader.ledger(job)[1][2] == Reason.PAUSED
+    assert shown(leader, job) == ("paused", 1)
+    patch_job(job, {"name": "Paused"}, now=leader.clock.moment)
+    assert shown(leader, job) == ("paused", 1)
+    assert (taken_back(leader), shown(leader, job)) == (1, ("paused", 1))
+    resume_job(job, now=leader.clock.moment)
+    assert leader.planned(job) == [(NOON + 30 * MINUTE, 1)]
+
+
+def test_an_edit_takes_what_was_given_back(outage: tuple[Leader, uuid.UUID]) -> None:
+    leader, job = outage
+    leader.step()
+    patch_job(job, {"interval": "20m"}, now=leader.clock.moment)
+    assert leader.planned(job) == [(NOON + 40 * MINUTE, 1)]
+    assert taken_back(leader) == 0
+
+
+def test_a_late_one_that_is_cancelled_takes_nothing_off(
+    outage: tuple[Leader, uuid.UUID],
+) -> None:
+    leader, job = outage
+    late = run_id(job, NOON + 20 * MINUTE, 0, partition_of(job))
+    assert cancel(leader.conn, late) is RunState.CANCELLED
+    assert (taken_back(leader), shown(leader, job)) == (1, ("active", 1))
+
+
+def test_nothing_is_given_back_to_a_deleted_job(
+    outage: tuple[Leader, uuid.UUID],
+) -> None:
+    leader, job = outage
+    leader.step()
+    delete_job(job, now=leader.clock.moment)
+    assert (taken_back(leader), leader.count("chrono_given_back")) == (0, 0)
+
+
+def test_nothing_is_given_back_to_a_job_that_has_no_number_any_more(
+    outage: tuple[Leader, uuid.UUID],
+) -> None:
+    leader, job = outage
+    patch_job(job, {"remaining_runs": None}, now=leader.clock.moment)
+    leader.step()
+    assert leader.count("chrono_given_back") == 1
+    assert (taken_back(leader), leader.count("chrono_given_back")) == (0, 0)

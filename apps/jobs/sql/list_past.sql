@@ -7,7 +7,8 @@
 -- a success and left with its day: all else is kept as long as the ledger. All places are
 -- asked in one snapshot; ready has no index by run and is read once. An occurrence that an edit
 -- left to be run late has no row in the ledger yet: it lies in a timer, whose ref is the
--- run's id, and ids of one stretch of time lie beside each other.
+-- run's id, and ids of one stretch of time lie beside each other. An extra run that was
+-- cancelled before it fired is none, but its attempt group is taken: the last column.
 WITH found AS MATERIALIZED (
     SELECT scheduled_for, attempt_group, run_id, outcome
     FROM chrono_occurrence
@@ -44,12 +45,13 @@ WITH found AS MATERIALIZED (
 SELECT floor(extract(epoch FROM f.scheduled_for) * 1000)::bigint, f.attempt_group,
     CASE WHEN s.id IS NOT NULL THEN coalesce(z.state, s.state)
         WHEN (f.run_id IN (SELECT run_id FROM live)) IS NOT TRUE THEN 1
-    END::smallint
+    END::smallint, true
 FROM found f LEFT JOIN settled s ON s.id = f.run_id
 LEFT JOIN chrono_resolution z
     ON z.run_id = f.run_id AND z.part = %(part)s::smallint
 UNION ALL
-SELECT floor(extract(epoch FROM scheduled_for) * 1000)::bigint, attempt_group, NULL
+SELECT floor(extract(epoch FROM scheduled_for) * 1000)::bigint, attempt_group, NULL,
+    true
 FROM (
     SELECT scheduled_for, attempt_group FROM chrono_timer
     WHERE part = %(part)s::smallint AND job_id = %(job)s::uuid AND kind <> 1
@@ -59,4 +61,12 @@ FROM (
     WHERE part = %(part)s::smallint AND job_id = %(job)s::uuid AND kind <> 1
         AND kind <> 4 AND ref >= %(low)s::uuid AND ref < %(high)s::uuid
 ) t
+UNION ALL
+SELECT floor(extract(epoch FROM scheduled_for) * 1000)::bigint, attempt_group, NULL,
+    false
+FROM chrono_occurrence
+WHERE part = %(part)s::smallint AND job_id = %(job)s::uuid
+    AND scheduled_for >= to_timestamp(%(start)s::bigint / 1000.0::float8)
+    AND scheduled_for < to_timestamp(%(end)s::bigint / 1000.0::float8)
+    AND outcome = 2 AND attempt_group > 0
 ORDER BY 1, 2

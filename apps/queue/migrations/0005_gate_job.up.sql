@@ -1,3 +1,3 @@
 -- What a deleted job has behind such a gate is found without knowing the gate.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS chrono_blocked_job
-    ON chrono_blocked (part, job_id) WHERE reason NOT IN (1, 2, 31);
+    ON chrono_blocked (part, job_id) WHERE strpos(gate, '/') > 0;

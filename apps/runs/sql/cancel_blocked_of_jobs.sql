@@ -9,7 +9,7 @@ WITH taken AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), others AS MATERIALIZED (
     SELECT ctid AS tid FROM chrono_blocked
-    WHERE reason NOT IN (1, 2, 31)
+    WHERE strpos(gate, '/') > 0
         AND part = ANY(%(parts)s::smallint[]) AND job_id = ANY(%(jobs)s::uuid[])
     FOR UPDATE SKIP LOCKED
 ), moved AS (

@@ -1,9 +1,10 @@
 -- Cancel a run that waits in a timer table: its row moves to the history.
--- writes: timer | timer_far, run, occurrence
+-- writes: timer | timer_far, run, occurrence, given_back
 -- moves: retrying | scheduled -> cancelled
 -- index: {timers} (part, ref) WHERE kind <> 1
 --
--- A late occurrence is decided here: its ledger row says skipped, cancelled by a person.
+-- A late occurrence is decided here: its ledger row says skipped, cancelled by a person,
+-- and the run that it took off its job's number is given back.
 -- It waits for a fire that has the row: passed over, a run would look as if it were
 -- nowhere for as long as that fire takes. It has but one row, so nothing to deadlock on.
 WITH taken AS MATERIALIZED (
@@ -23,6 +24,10 @@ WITH taken AS MATERIALIZED (
     SELECT scheduled_for, job_id, ref, 0, version, revision, attempt_group, part, 2,
         kind, %(reason)s::smallint
     FROM moved WHERE kind <> 4
+    ON CONFLICT DO NOTHING
+), given_back AS (
+    INSERT INTO chrono_given_back (part, job_id, run_id)
+    SELECT part, job_id, ref FROM moved WHERE kind = 2 AND remaining IS NOT NULL
     ON CONFLICT DO NOTHING
 )
 INSERT INTO chrono_run (

@@ -4,12 +4,13 @@
 -- index: {bucket} (part, due_at, ref, kind, version)
 --
 -- Drawn from the fence's guard; rows are taken SKIP LOCKED and deleted by ctid, so two
--- deleters never wait for each other in opposite orders.
+-- deleters never wait for each other in opposite orders. A partition that somebody holds
+-- is skipped as well: firing must not wait for it, and the next look finds them again.
 WITH held AS MATERIALIZED (
     SELECT id FROM chrono_partition
     WHERE id = %(part)s::smallint AND fence = %(fence)s::bigint
         AND term = %(term)s::uuid
-    FOR SHARE
+    FOR SHARE SKIP LOCKED
 ), stale AS MATERIALIZED (
     SELECT t.ctid AS tid FROM held CROSS JOIN unnest(
         %(due)s::bigint[], %(ref)s::uuid[], %(version)s::integer[]

@@ -1,5 +1,5 @@
 -- Fires up to some hundred due timers of many partitions in one fenced statement.
--- writes: timer timer_far plan_end occurrence ready blocked slot
+-- writes: timer timer_far plan_end given_back occurrence ready blocked slot
 -- moves: timer -> ready | blocked | occurrence (skipped)
 -- locks: partition rows in id order FOR SHARE, then timer rows
 -- index: {bucket} (part, due_at, ref, kind, version)
@@ -14,7 +14,8 @@
 -- still there when the insert looks for its key, and nothing would be planned again.
 --
 -- What is left of a number of runs rides in the next timer; where there is none, a row
--- keeps it for who gives the schedule a later end.
+-- keeps it for who gives the schedule a later end. A late occurrence took its run off in
+-- advance; where it is skipped, it gives it back.
 --
 -- Nearly all runs go to ready and have no slot: those that are held by a gate and those
 -- that count against a bound come in by arrays of their own, most of the time empty.
@@ -150,6 +151,11 @@ WITH locked AS MATERIALIZED (
     FROM judged
     WHERE kind = 1 AND remaining IS NOT NULL
         AND (next_due IS NULL OR (verdict = 0 AND remaining = 1))
+    ON CONFLICT DO NOTHING
+), given_back AS (
+    INSERT INTO chrono_given_back (part, job_id, run_id)
+    SELECT part, job_id, run_id FROM judged
+    WHERE kind = 2 AND remaining IS NOT NULL AND verdict > 0
     ON CONFLICT DO NOTHING
 ), gated AS MATERIALIZED (
     SELECT g.n, g.gate, g.reason FROM unnest(

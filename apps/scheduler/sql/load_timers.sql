@@ -8,26 +8,30 @@ SELECT p.id, p.epoch, t.bucket, t.due_at, t.ref, t.kind, t.version, t.job_id,
     t.revision, t.scheduled_for, t.attempt_group, t.attempt, t.prev, t.remaining,
     j.version, j.revision, j.tenant, j.paused, j.deleted_at IS NOT NULL
 FROM unnest(
-    %(parts)s::smallint[], %(after)s::bigint[], %(after_ref)s::uuid[]
-) AS g (part, due, ref)
+    %(parts)s::smallint[], %(due)s::bigint[], %(ref)s::uuid[], %(kind)s::smallint[],
+    %(version)s::integer[]
+) AS g (part, due, ref, kind, version)
 JOIN chrono_partition p ON p.id = g.part
 CROSS JOIN LATERAL (
     (SELECT tableoid AS bucket, due_at, ref, kind, version, job_id, revision,
         scheduled_for, attempt_group, attempt, prev, remaining
     FROM chrono_timer
     WHERE part = g.part AND due_at >= to_timestamp(g.due / 1000.0::float8)
-        AND (due_at, ref) > (to_timestamp(g.due / 1000.0::float8), g.ref)
+        AND (due_at, ref, kind, version) > (
+            to_timestamp(g.due / 1000.0::float8), g.ref, g.kind, g.version
+        )
         AND due_at < to_timestamp(%(before)s::bigint / 1000.0::float8)
-    ORDER BY due_at, ref LIMIT %(each)s::integer)
+    ORDER BY due_at, ref, kind, version LIMIT %(each)s::integer)
     UNION ALL
     (SELECT tableoid, due_at, ref, kind, version, job_id, revision,
         scheduled_for, attempt_group, attempt, prev, remaining
     FROM chrono_timer_far
     WHERE part = g.part AND due_at >= to_timestamp(g.due / 1000.0::float8)
-        AND (due_at, ref) > (to_timestamp(g.due / 1000.0::float8), g.ref)
+        AND (due_at, ref, kind, version) > (
+            to_timestamp(g.due / 1000.0::float8), g.ref, g.kind, g.version
+        )
         AND due_at < to_timestamp(%(before)s::bigint / 1000.0::float8)
-    ORDER BY due_at, ref LIMIT %(each)s::integer)
-    ORDER BY due_at, ref LIMIT %(each)s::integer
+    ORDER BY due_at, ref, kind, version LIMIT %(each)s::integer)
+    ORDER BY due_at, ref, kind, version LIMIT %(each)s::integer
 ) t
 JOIN chrono_job j ON j.id = t.job_id
-LIMIT %(limit)s::integer

@@ -33,6 +33,8 @@ ONCE_AFTER_S, ONCE_WITHIN_S = 5.0, 10.0
 REVIVED_AFTER_S = 1.0
 CLOCKS_S = 1.0
 GATED_S = 60.0
+LEASE_ENDS_S = 40.0
+"""Within this what a worker left behind is begun again, and over."""
 AUDITED = re.compile(r"\bI\d+ +([a-z]+) +\d+ findings")
 
 type Load = dict[str, dict[str, Any]]
@@ -175,7 +177,7 @@ class Field(Squad):
             every=0.2,
         )
         self._pause()
-        self.stack.drain()
+        self.stack.drain(seconds=LEASE_ENDS_S)
         findings, conn, prefix = self.findings, self.conn, self.prefix
         decisions = tables.read_decisions(conn, prefix)
         runs = tables.read_runs(conn, prefix)

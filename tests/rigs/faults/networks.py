@@ -25,12 +25,12 @@ from tests.rigs.stack import (
 from tests.support.network import Network
 
 LATE_S, SETTLED_LATE_S = 12.0, 45.0
-TROUBLE_S = 15.0
+TROUBLE_S = 10.0
 DELAY_S = 0.2
 RESET_SHARE = 0.05
 MODEM = 56_000 / 8
 FEW = 40
-SINGLY, SINGLY_AFTER_S, SINGLY_EVERY_S = 8, 8.0, 1.7
+SINGLY, SINGLY_AFTER_S, SINGLY_EVERY_S = 6, 6.0, 1.7
 SETTLED_S = 2.0
 ASKED_S, REFUSED_S = 5.0, 20.0
 SETTLE = "chrono worker settle"
