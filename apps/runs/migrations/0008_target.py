@@ -4,6 +4,6 @@ from apps.runtime.migration_ops import run_sql_file
 
 
 class Migration(migrations.Migration):
-    dependencies = [("chrono_runs", "0006_progress")]
+    dependencies = [("chrono_runs", "0007_deaths")]
 
     operations = [run_sql_file(__file__)]
