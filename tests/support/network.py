@@ -22,7 +22,7 @@ CHUNK = 65_536
 ANSWER_KEPT = 4_096
 LOOK_EVERY_S = 0.02
 LINGER_NOT = struct.pack("ii", 1, 0)
-LINE_HOLDS, PACKET = 32_768, 1_400
+LINE_HOLDS, PACKET = 8_192, 536
 NAME = b"application_name\0"
 
 
@@ -228,7 +228,7 @@ class Network:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LINE_HOLDS)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, PACKET)
         await self._loop.sock_connect(line, self._server)
-        return await asyncio.open_connection(sock=line)
+        return await asyncio.open_connection(sock=line, limit=LINE_HOLDS)
 
     async def _carry(self, way: Way, first: bytes) -> None:
         """Pass on what comes, in its order, and its end."""
