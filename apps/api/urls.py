@@ -13,8 +13,10 @@ from apps.api import (
     jobs,
     letters,
     past,
+    queues,
     runs,
     schedules,
+    targets,
 )
 
 app_name = "api"
@@ -50,6 +52,14 @@ resources = [
     path("dead-letters/discard", letters.Discard.as_view(), name="discard"),
     path("dead-letters/<str:run_id>", letters.DeadLetter.as_view(), name="letter"),
     path("dead-letters/<str:run_id>/note", letters.Note.as_view(), name="note"),
+    path("queues/paused", queues.PausedQueues.as_view(), name="paused-queues"),
+    path("queues/<str:queue>/pause", queues.PauseQueue.as_view(), name="pause-queue"),
+    path(
+        "queues/<str:queue>/resume", queues.ResumeQueue.as_view(), name="resume-queue"
+    ),
+    path("targets", targets.Targets.as_view(), name="targets"),
+    path("targets/open", targets.OpenCircuit.as_view(), name="open-circuit"),
+    path("targets/close", targets.CloseCircuit.as_view(), name="close-circuit"),
     path("schedules/preview", schedules.Preview.as_view(), name="preview"),
     path("schedules/suggest", schedules.Suggest.as_view(), name="suggest"),
     path("forecast", forecast.Forecast.as_view(), name="forecast"),

@@ -184,7 +184,7 @@ class RunAdmin(KeysetAdmin):
             over=is_final(state),
             movable=state in MOVABLE,
             cancelling=row.cancel and not is_final(state),
-            waits=why_waiting(raw_connection(), row, now),
+            waits=why_waiting(raw_connection(), row, now, error=detail.error_reason),
             instants=_instants(row, now),
             facts=_facts(row, detail, now),
             attempts=[_attempt(one, now) for one in failed],

@@ -65,6 +65,8 @@ class Prepared:
     payload: Any
     weight: int
     """About how many bytes it takes to keep this."""
+    target: str = ""
+    """The identity by which calls are counted; empty where they are not."""
     takes_context: bool = False
     """Whether what it calls may tell something, and go on from what was told."""
     timeout: Millis | None = None
