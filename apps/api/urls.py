@@ -42,6 +42,7 @@ resources = [
     path("runs/<str:run_id>", runs.Run.as_view(), name="run"),
     path("runs/<str:run_id>/attempts", runs.Attempts.as_view(), name="attempts"),
     path("runs/<str:run_id>/cancel", runs.Cancel.as_view(), name="cancel"),
+    path("runs/<str:run_id>/resolve", runs.Resolve.as_view(), name="resolve"),
     path("runs/<str:run_id>/reschedule", runs.Reschedule.as_view(), name="reschedule"),
     path("schedules/preview", schedules.Preview.as_view(), name="preview"),
     path("schedules/suggest", schedules.Suggest.as_view(), name="suggest"),

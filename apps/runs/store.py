@@ -53,6 +53,9 @@ _SQL = {
         "locate_run",
         "get_run",
         "find_skip",
+        "resolve_if_open",
+        "find_resolution",
+        "purge_resolutions",
         "list_attempts",
         "list_runs",
         "list_job_runs",
@@ -95,6 +98,8 @@ class Target:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+    once: bool = False
+    """Whether its runs are begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,8 @@ class Orphan:
     token: uuid.UUID
     job_deleted: bool
     retry_policy: dict[str, Any] | None
+    once: bool = False
+    """Whether it was to be begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +194,16 @@ class RunDetail:
     error_at: Millis | None
     missed: Missed | None = None
     """What it stands for besides itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What a person said became of a run."""
+
+    state: int
+    actor: str
+    note: str
+    at: Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,9 +300,14 @@ def load_targets(
     )
     return [
         Target(
-            job_id=job, revision=rev, target=target, payload=payload, retry_policy=retry
+            job_id=job,
+            revision=rev,
+            target=target,
+            payload=payload,
+            retry_policy=retry,
+            once=once,
         )
-        for job, rev, target, payload, retry in rows
+        for job, rev, target, payload, retry, once in rows
     ]
 
 
@@ -449,8 +471,9 @@ def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
             token=token,
             job_deleted=bool(deleted),
             retry_policy=policy,
+            once=once,
         )
-        for run, part, job, revision, attempt, token, deleted, policy in _SQL[
+        for run, part, job, revision, attempt, token, deleted, policy, once in _SQL[
             "list_orphans"
         ].run(conn, {"limit": limit})
     ]
@@ -668,6 +691,38 @@ def find_skip(
     return None
 
 
+def resolve_if_open(
+    conn: Connection, *, run: uuid.UUID, part: int, state: int, actor: str, note: str
+) -> bool:
+    """Write down what became of a dead or unknown run; False where nothing was."""
+    return bool(
+        _SQL["resolve_if_open"].run(
+            conn,
+            {"run": run, "part": part, "state": state, "actor": actor, "note": note},
+        )
+    )
+
+
+def find_resolution(
+    conn: Connection, *, run: uuid.UUID, part: int
+) -> Resolution | None:
+    """Return what a person said of a run, None where nobody did."""
+    for state, actor, note, at in _SQL["find_resolution"].run(
+        conn, {"run": run, "part": part}
+    ):
+        return Resolution(state=state, actor=actor, note=note, at=at)
+    return None
+
+
+def purge_resolutions(
+    conn: Connection, *, below: uuid.UUID, before: Millis, limit: int
+) -> int:
+    """Delete verdicts on lower ids that are older than an instant; return how many."""
+    return _SQL["purge_resolutions"].change(
+        conn, {"below": below, "before": before, "limit": limit}
+    )
+
+
 def list_attempts(conn: Connection, *, run: uuid.UUID, part: int) -> list[AttemptRow]:
     """Return a run's failed attempts, first to last."""
     return [
@@ -695,6 +750,7 @@ def list_runs(
     limit: int,
     final: bool,
     states: Sequence[int] | None,
+    resolved: Sequence[int],
     running: bool,
     parked: bool,
     ready: bool,
@@ -705,8 +761,8 @@ def list_runs(
 ) -> list[RunRow]:
     """Return a tenant's runs with low <= id < high, the highest id first.
 
-    ``final`` with ``states`` (None for all), ``running``, ``parked``, ``ready`` and the
-    timer ``kinds`` say which tables are looked at. Only what is over, parked or blocked
+    ``final`` with ``states`` (None for all), ``resolved`` verdicts, ``running``,
+    ``parked``, ``ready`` and the timer ``kinds`` say which tables are looked at. Only what is over, parked or blocked
     has a reason to ask for.
     """
     rows = _SQL["list_runs"].run(
@@ -718,6 +774,7 @@ def list_runs(
             "limit": limit,
             "final": final,
             "states": None if states is None else list(states),
+            "resolved": list(resolved),
             "running": running,
             "parked": parked,
             "ready": ready,

@@ -14,6 +14,7 @@ from chrono.rules.retry import Failure, RetryAt, RetryPolicy, decide
 from chrono.rules.states import Reason, RunState
 from chrono.tasks import Context
 
+INTERRUPTED = "The worker stopped before the run had ended; what it did is unknown."
 AGAIN = 0
 """The state of a settlement that is none: the run goes back to wait."""
 
@@ -27,7 +28,11 @@ class Success:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandBack:
-    """It did not run to its end, by no fault of its own: no attempt is spent."""
+    """It did not run to its end, by no fault of its own: no attempt is spent.
+
+    The reason WORKER_LOST says that its handler was interrupted; with any other it was
+    not called.
+    """
 
     wait: Millis = 0
     reason: Reason = Reason.WORKER_LOST
@@ -60,6 +65,8 @@ class Prepared:
     payload: Any
     weight: int
     """About how many bytes it takes to keep this."""
+    once: bool = False
+    """Whether it is begun at most once: interrupted, it is unknown and not retried."""
 
 
 class Execution:
@@ -135,6 +142,8 @@ def settlement_of(
             return Settlement(
                 run_id=run_id, token=token, result=storable_result(result)
             )
+        case HandBack(reason=Reason.WORKER_LOST) if execution.prepared.once:
+            return _unknown(execution, Reason.WORKER_LOST, INTERRUPTED)
         case HandBack(wait=wait, reason=reason):
             due = now + wait if wait else 0
             return hand_back(run_id, token, due=due, reason=reason)
@@ -159,6 +168,17 @@ def hand_back(
     )
 
 
+def _unknown(execution: Execution, reason: Reason, error: str) -> Settlement:
+    """Return the settlement of a run that may have had its effect, or a part of it."""
+    return Settlement(
+        run_id=execution.lease.run_id,
+        token=execution.lease.token,
+        state=RunState.UNKNOWN,
+        reason=reason,
+        error=error,
+    )
+
+
 def _told(missed: Missed) -> tasks.Missed:
     return tasks.Missed(
         first=from_millis(missed.first),
@@ -175,6 +195,8 @@ def _failed(
         failure, policy=prepared.policy, attempt=lease.attempt, now=now, draw=draw
     )
     error = storable_error(failure.message)
+    if prepared.once and failure.kind == "process_crash":
+        return _unknown(execution, Reason.PROCESS_CRASH, error)
     if isinstance(verdict, RetryAt):
         timed_out = failure.kind == "timeout"
         return Settlement(

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import Executor
+from dataclasses import replace
 
 from apps.runs.store import Target
 from apps.runtime.clock import Clock
@@ -32,12 +33,14 @@ class Prepare:
 
     def __call__(self, target: Target) -> Prepared:
         """Return the target ready to be called."""
+        policy = policy_of(target)
         return Prepared(
             call=self._call(target),
-            policy=policy_of(target),
+            policy=replace(policy, max_attempts=1) if target.once else policy,
             payload=target.payload,
             # The payload is kept as a value and as text, and once more as a body.
             weight=1_000 + 3 * len(json.dumps([target.target, target.payload])),
+            once=target.once,
         )
 
     def _call(self, target: Target) -> Call:

@@ -11,6 +11,8 @@ from chrono.rules.states import Reason, RunState
 
 log = logging.getLogger("chrono.worker")
 
+ENDED_BADLY = frozenset({RunState.DEAD, RunState.UNKNOWN})
+
 
 class Seats:
     """As many seats as the worker runs at once; they bound the leases it holds."""
@@ -53,7 +55,7 @@ class Seats:
             execution = self.leave(settlement.token)
             if settlement.run_id not in held:
                 void += 1
-            elif settlement.state == RunState.DEAD and execution is not None:
+            elif settlement.state in ENDED_BADLY and execution is not None:
                 facts = {
                     "run": settlement.run_id,
                     "job": execution.lease.job_id,
@@ -61,7 +63,8 @@ class Seats:
                     "reason": Reason(settlement.reason).label,
                     "error": (settlement.error or "").partition("\n")[0][:200],
                 }
-                log.warning("run is dead", extra={"facts": facts})
+                word = RunState(settlement.state).label
+                log.warning("run is %s", word, extra={"facts": facts})
         if void:
             log.warning("dropped %d results whose lease was lost", void)
 
