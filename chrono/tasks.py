@@ -9,15 +9,49 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+type Isolation = Literal["loop", "thread", "process"]
+"""Where a task is executed: on the worker's event loop, in one of its threads, or in a
+process of its own, which can be killed and whose end harms nobody else."""
+
+
+LEAST_MEMORY = 16 * 1024 * 1024
+_MEMORY = re.compile(r"([0-9]{1,6})(MiB|GiB)")
+_MEMORY_UNITS = {"MiB": 1024**2, "GiB": 1024**3}
+
+
 class NotATask(TypeError):
     """A task takes one argument, the payload, or two: the payload and the context."""
+
+
+class NotStorable(ValueError):
+    """What was given to :meth:`Context.checkpoint` or ``progress`` cannot be kept."""
+
+
+class RunCancelled(BaseException):
+    """The run was called off: clean up and return.
+
+    Raised by :meth:`Context.checkpoint` and :meth:`Context.progress`, after what they
+    were given is kept. No ordinary exception, so that ``except Exception`` in a task
+    does not swallow it.
+    """
+
+
+class Notes(Protocol):
+    """Takes what a task tells of itself; may be called from any thread."""
+
+    def checkpoint(self, value: Any) -> None:
+        """Keep a value for the next attempt. Raises :class:`NotStorable`."""
+
+    def progress(self, share: float | None, text: str) -> None:
+        """Keep how far the run is. Raises :class:`NotStorable`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +83,36 @@ class Context:
     """Rises with each leadership; a store that keeps the highest can refuse older."""
     missed: Missed | None = None
     """What else this run stands for; None where it is for its own instant alone."""
+    last_checkpoint: Any = None
+    """What an earlier attempt gave to :meth:`checkpoint` last; None for nothing."""
     cancelled: bool = False
     """Becomes true when the result is no longer wanted: look now and then."""
+    notes: Notes | None = dataclasses.field(default=None, repr=False, compare=False)
+    """The worker's part. A context made without it, as in a test, keeps nothing."""
+
+    def checkpoint(self, value: Any) -> None:
+        """Keep a value for the next attempt, where it is :attr:`last_checkpoint`.
+
+        Any JSON up to 64 KiB; of several within a second the last one is stored. The
+        lease guards it: what a worker writes that lost the run counts for nothing.
+        Raises :class:`NotStorable` for other values, and :class:`RunCancelled`, with
+        the value kept, once the run is called off.
+        """
+        if self.notes is not None:
+            self.notes.checkpoint(value)
+        if self.cancelled:
+            raise RunCancelled
+
+    def progress(self, share: float | None = None, text: str = "") -> None:
+        """Tell people how far the run is: a share from 0 to 1, a text, or both.
+
+        Counts as a sign of life for the target's ``progress_deadline``, as a checkpoint
+        does. A text longer than 200 characters is cut. Raises as :meth:`checkpoint`.
+        """
+        if self.notes is not None:
+            self.notes.progress(share, text)
+        if self.cancelled:
+            raise RunCancelled
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +123,9 @@ class Task:
     function: Callable[..., Any]
     is_async: bool
     wants_context: bool
+    isolation: Isolation
+    memory: int | None = None
+    """Bytes that a run in a process may take besides those it begins with."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +144,29 @@ class Registry:
         self._tasks: dict[str, Task] = {}
         self.duplicates: list[Duplicate] = []
 
-    def add(self, name: str, function: Callable[..., Any]) -> None:
+    def add(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        isolation: str | None = None,
+        memory: str | None = None,
+    ) -> None:
         """Register a function; a second one under the same name becomes a duplicate.
 
         The same function again (a module imported anew) replaces the first. Raises
-        :class:`NotATask` for a function that takes neither one nor two arguments.
+        :class:`NotATask` for a function that takes neither one nor two arguments, an
+        isolation that it cannot have, and a memory limit without a process.
         """
+        is_async = inspect.iscoroutinefunction(function)
+        chosen = _isolation(isolation, is_async=is_async)
         task = Task(
             name=name,
             function=function,
-            is_async=inspect.iscoroutinefunction(function),
+            is_async=is_async,
             wants_context=_positional(function) == 2,
+            isolation=chosen,
+            memory=_memory(memory, isolation=chosen),
         )
         first = self._tasks.get(name)
         if first is None or where(first) == where(task):
@@ -105,20 +182,28 @@ class Registry:
         """Return all names in order."""
         return sorted(self._tasks)
 
+    def has_isolated(self) -> bool:
+        """Return whether a task is to be executed in a process of its own."""
+        return any(task.isolation == "process" for task in self._tasks.values())
+
 
 registry = Registry()
 
 
-def task(*, name: str) -> Callable[[F], F]:
+def task(
+    *, name: str, isolation: Isolation | None = None, memory: str | None = None
+) -> Callable[[F], F]:
     """Register a function as the target ``{"kind": "task", "name": name}``.
 
     It is called with the job's payload, and with a :class:`Context` if it takes a
     second argument. What it returns is the run's result and must be JSON. Coroutine
-    functions run on the worker's event loop, others in its threads.
+    functions run on the worker's event loop, others in its threads, unless
+    ``isolation="process"`` asks for a process of their own. There ``memory``, as
+    ``512MiB``, bounds what a run may take besides what the process begins with.
     """
 
     def register(function: F) -> F:
-        registry.add(name, function)
+        registry.add(name, function, isolation=isolation, memory=memory)
         return function
 
     return register
@@ -147,6 +232,30 @@ def discover() -> Registry:
     for name in settings.CHRONO_TASK_MODULES:
         importlib.import_module(name)
     return registry
+
+
+def _isolation(given: str | None, *, is_async: bool) -> Isolation:
+    if given == "process":
+        return "process"
+    own: Isolation = "loop" if is_async else "thread"
+    if given not in (None, own):
+        raise NotATask(
+            f"isolation is process or left out, not {given!r}: coroutine functions run "
+            "on the worker's event loop, others in its threads."
+        )
+    return own
+
+
+def _memory(given: str | None, *, isolation: Isolation) -> int | None:
+    if given is None:
+        return None
+    if isolation != "process":
+        raise NotATask('memory can only be bounded with isolation="process".')
+    size = _MEMORY.fullmatch(given)
+    bytes_ = int(size[1]) * _MEMORY_UNITS[size[2]] if size else 0
+    if bytes_ < LEAST_MEMORY:
+        raise NotATask(f"memory is 16MiB or more, as 512MiB or 2GiB, not {given!r}.")
+    return bytes_
 
 
 def _positional(function: Callable[..., Any]) -> int:

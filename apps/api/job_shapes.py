@@ -145,7 +145,23 @@ HTTP = record(
     required=["kind", "url"],
 )
 TASK = record(
-    {"kind": {"type": "string", "enum": ["task"]}, "name": {**TEXT, "maxLength": 200}},
+    {
+        "kind": {"type": "string", "enum": ["task"]},
+        "name": {**TEXT, "maxLength": 200},
+        "timeout": {
+            "type": ["string", "null"],
+            "description": "How long one attempt may take; without it, as long as it "
+            "likes. Then it failed as timed_out, and is tried again.",
+            "examples": ["15m"],
+        },
+        "progress_deadline": {
+            "type": ["string", "null"],
+            "description": "How long an attempt may tell neither progress nor a "
+            "checkpoint. Then it failed as timed_out, and is tried again.",
+            "examples": ["90s"],
+        },
+    },
+    required=["kind", "name"],
 )
 TARGET: Schema = {"oneOf": [HTTP, TASK], "description": "What a run calls."}
 RETRY: Schema = record(

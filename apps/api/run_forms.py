@@ -3,7 +3,7 @@
 from typing import Any
 
 from apps.runs import selectors
-from apps.runs.store import AttemptRow, Resolution, RunDetail, RunRow
+from apps.runs.store import AttemptRow, Progress, Resolution, RunDetail, RunRow
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis, format_instant
@@ -70,6 +70,7 @@ def full_form(
         "payload": detail.payload,
         "result": detail.result,
         "checkpoint": detail.checkpoint,
+        "progress": _progress(detail.progress),
         "error": error,
         "resolution": None
         if said is None
@@ -120,6 +121,18 @@ def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]
 
 
 _TRIGGERS = {int(kind): word for kind, word in selectors.TRIGGERS.items()}
+
+
+def _progress(told: Progress | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    return {
+        # A float4 as people wrote it: 0.3, not 0.30000001192092896.
+        "share": None if told.share is None else round(told.share, 6),
+        "text": told.text,
+        "at": format_instant(told.at),
+        "attempt": told.attempt,
+    }
 
 
 def _instant(moment: Millis | None) -> str | None:

@@ -270,7 +270,23 @@ COMPONENTS: dict[str, Schema] = {
             "idempotency_key": TEXT,
             "payload": ANYTHING,
             "result": ANYTHING,
-            "checkpoint": ANYTHING,
+            "checkpoint": {
+                "description": "What an attempt told last for the next one to go on "
+                "from. Gone after a success or a cancel."
+            },
+            "progress": {
+                **record(
+                    {
+                        "share": nullable({"type": "number"}),
+                        "text": TEXT,
+                        "at": INSTANT,
+                        "attempt": WHOLE,
+                    }
+                ),
+                "type": ["object", "null"],
+                "description": "What the run told last of itself: a share from 0 to 1, "
+                "a text, or only a checkpoint. Gone after a success or a cancel.",
+            },
             "error": {
                 **record({"reason": REASON, "message": TEXT, "at": nullable(INSTANT)}),
                 "type": ["object", "null"],

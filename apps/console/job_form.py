@@ -57,7 +57,8 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
         {
             "fields": [
                 ("target_kind", "task"),
-                ("method", "url", "timeout"),
+                ("method", "url"),
+                ("timeout", "progress_deadline"),
                 "headers",
                 "payload",
                 ("queue", "priority"),
@@ -96,6 +97,7 @@ BLAMED = {
     "target.method": "method",
     "target.headers": "headers",
     "target.timeout": "timeout",
+    "target.progress_deadline": "progress_deadline",
     "target.name": "task",
     "target": "target_kind",
     "payload": "payload",
@@ -237,7 +239,13 @@ class JobForm(forms.Form):
             "they are while they do."
         ),
     )
-    timeout = _short("60s where left out.", max_length=200)
+    timeout = _short(
+        "60s where left out for http; a task then has as long as it likes.",
+        max_length=200,
+    )
+    progress_deadline = _short(
+        "How long a task may tell neither progress nor a checkpoint.", max_length=200
+    )
     task = _short("The name of a Python task, for the kind task.", max_length=400)
     payload = forms.CharField(
         required=False,
@@ -396,7 +404,9 @@ class JobForm(forms.Form):
     def _target(self) -> dict[str, Any]:
         given = self.cleaned_data
         if given.get("target_kind") == "task":
-            return {"kind": "task", "name": given.get("task", "")}
+            task = {"kind": "task", "name": given.get("task", "")}
+            limits = ("timeout", "progress_deadline")
+            return task | {name: given[name] for name in limits if given.get(name)}
         target = {
             "kind": "http",
             "method": given.get("method", ""),
@@ -502,6 +512,7 @@ def initial_of(job: Job, *, clone: bool = False) -> dict[str, Any]:
             f"{name}: {HIDDEN}" for name in target.get("headers") or {}
         ),
         "timeout": target.get("timeout", ""),
+        "progress_deadline": target.get("progress_deadline", ""),
         "task": target.get("name", ""),
         "payload": ""
         if payload is None

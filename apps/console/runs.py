@@ -33,7 +33,7 @@ from apps.runs.errors import RunNotFound
 from apps.runs.reschedule import reschedule
 from apps.runs.resolve import OUTCOMES, RESOLVABLE, resolve
 from apps.runs.selectors import Filter, Key
-from apps.runs.store import AttemptRow, JobRunKey, RunDetail, RunRow
+from apps.runs.store import AttemptRow, JobRunKey, Progress, RunDetail, RunRow
 from apps.runs.waits import why_waiting
 from apps.runtime.django_session import raw_connection
 from chrono.rules import retry
@@ -598,6 +598,8 @@ def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, objec
     ]
     if row.place == "lease":
         facts.append(("Lease until", shown.instant(lease, now)))
+    if detail.progress is not None:
+        facts.append(("Progress", _progress(detail.progress, now)))
     if row.kind == TimerKind.RETRY:
         facts.append(("Next retry at", shown.instant(row.due_at, now)))
     if detail.missed is not None:
@@ -605,6 +607,13 @@ def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, objec
         facts.append(("Missed occurrences", detail.missed.count))
         facts.append(("Missed since", since))
     return facts
+
+
+def _progress(told: Progress, now: Millis) -> SafeString:
+    share = "" if told.share is None else f"{told.share:.0%}"
+    words = ", ".join(filter(None, [share, told.text])) or "checkpoint"
+    at = shown.instant(told.at, now)
+    return format_html("{}, attempt {}, {}", words, told.attempt, at)
 
 
 def _attempt(one: AttemptRow, now: Millis) -> dict[str, Any]:

@@ -64,6 +64,7 @@ CONSTRAINTS = {
         "chrono_lease_checkpoint",
         "chrono_lease_pkey",
     ),
+    "chrono_lease_end": ("chrono_lease_end_pkey",),
     "chrono_occurrence": (
         "chrono_occurrence_outcome",
         "chrono_occurrence_pkey",
@@ -78,6 +79,12 @@ CONSTRAINTS = {
     "chrono_plan_end": (
         "chrono_plan_end_pkey",
         "chrono_plan_end_remaining",
+    ),
+    "chrono_progress": (
+        "chrono_progress_checkpoint",
+        "chrono_progress_pkey",
+        "chrono_progress_share",
+        "chrono_progress_text",
     ),
     "chrono_request_key": (
         "chrono_request_key_fingerprint",

@@ -9,18 +9,20 @@ from apps.jobs.errors import NotSupportedYet, UnknownField
 from apps.jobs.json_value import check_text
 from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadValue
-from chrono.rules.instants import HOUR, MINUTE, SECOND, Millis
+from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, Millis
 
 METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE", "HEAD")
 DEFAULT_TIMEOUT: Millis = MINUTE
 SHORTEST_TIMEOUT: Millis = SECOND // 10
 LONGEST_TIMEOUT: Millis = HOUR
+SHORTEST_PROGRESS_DEADLINE: Millis = SECOND
+LONGEST_TASK: Millis = 30 * DAY
 LONGEST_URL = 2048
 MOST_HEADERS = 50
 
 _FIELDS = {
     "http": ("kind", "url", "method", "headers", "timeout"),
-    "task": ("kind", "name"),
+    "task": ("kind", "name", "timeout", "progress_deadline"),
 }
 _LATER = ("command", "workflow", "external")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -63,7 +65,16 @@ def _task(value: Mapping[str, Any]) -> dict[str, Any]:
             "A task's name is letters, digits and _ . : -, at most 200.",
             field="target.name",
         )
-    return {"kind": "task", "name": name}
+    target = {"kind": "task", "name": name}
+    for limit, least in (
+        ("timeout", SHORTEST_TIMEOUT),
+        ("progress_deadline", SHORTEST_PROGRESS_DEADLINE),
+    ):
+        if value.get(limit) is not None:
+            target[limit] = _duration(
+                value[limit], name=limit, least=least, most=LONGEST_TASK
+            )
+    return target
 
 
 def _http(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,16 +132,22 @@ def _headers(value: object) -> dict[str, str]:
 
 
 def _timeout(value: object) -> str:
-    field = "target.timeout"
     if value is None:
         return format_duration(DEFAULT_TIMEOUT)
+    return _duration(
+        value, name="timeout", least=SHORTEST_TIMEOUT, most=LONGEST_TIMEOUT
+    )
+
+
+def _duration(value: object, *, name: str, least: Millis, most: Millis) -> str:
+    field = f"target.{name}"
     if not isinstance(value, str):
-        raise BadValue("timeout is a duration as text: 30s.", field=field)
-    timeout = parse_duration(value, field=field)
-    if not SHORTEST_TIMEOUT <= timeout <= LONGEST_TIMEOUT:
+        raise BadValue(f"{name} is a duration as text: 30s.", field=field)
+    duration = parse_duration(value, field=field)
+    if not least <= duration <= most:
         raise BadValue(
-            f"A timeout is between {format_duration(SHORTEST_TIMEOUT)} and "
-            f"{format_duration(LONGEST_TIMEOUT)}.",
+            f"A {name} is between {format_duration(least)} and "
+            f"{format_duration(most)}.",
             field=field,
         )
-    return format_duration(timeout)
+    return format_duration(duration)

@@ -8,7 +8,7 @@ from apps.runs import store
 from apps.runtime import partitions
 from apps.runtime.sessions import Connection
 from chrono.rules.buckets import DAY, day_name, day_range_from_name, day_start
-from chrono.rules.instants import Millis, from_millis
+from chrono.rules.instants import HOUR, Millis, from_millis
 from chrono.rules.keys import day_bounds
 
 AHEAD: Millis = 3 * DAY
@@ -35,6 +35,7 @@ TABLES = (OCCURRENCE, RUN, ATTEMPT)
 OTHERS_KEPT: Millis = 30 * DAY
 DEAD_LETTERS_KEPT: Millis = 90 * DAY
 INPUTS_KEPT: Millis = 35 * DAY
+LEASE_ENDS_KEPT: Millis = HOUR
 PURGE = 1_000
 
 
@@ -138,6 +139,13 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
         + store.purge_run_inputs(
             conn, before=day_bounds(now - INPUTS_KEPT)[0], limit=PURGE
         )
+        + store.purge_progress(
+            conn,
+            before=day_bounds(now - INPUTS_KEPT)[0],
+            noted_before=now - INPUTS_KEPT,
+            limit=PURGE,
+        )
+        + store.purge_lease_ends(conn, before=now - LEASE_ENDS_KEPT)
     )
 
 

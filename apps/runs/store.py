@@ -30,6 +30,11 @@ _SQL = {
         "load_run_priorities",
         "load_missed",
         "purge_run_inputs",
+        "note_if_leased",
+        "load_checkpoints",
+        "forget_progress",
+        "purge_progress",
+        "purge_lease_ends",
         "insert_slot",
         "insert_slots_of_live",
         "has_slots",
@@ -132,6 +137,29 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What one execution tells of itself; a text of None says: nothing of progress."""
+
+    run_id: uuid.UUID
+    token: uuid.UUID
+    share: float | None = None
+    text: str | None = None
+    checkpoint: str | None = None
+    """As JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a run last told of itself."""
+
+    share: float | None
+    text: str
+    at: Millis
+    attempt: int
+    """The attempt that told it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
     """A lease whose worker is dead or missing."""
 
@@ -194,6 +222,7 @@ class RunDetail:
     error_at: Millis | None
     missed: Missed | None = None
     """What it stands for besides itself."""
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +396,59 @@ def load_missed(
 def purge_run_inputs(conn: Connection, *, before: uuid.UUID, limit: int) -> int:
     """Delete inputs of runs with lower ids that wait for nothing; return how many."""
     return _SQL["purge_run_inputs"].change(conn, {"before": before, "limit": limit})
+
+
+def note_if_leased(
+    conn: Connection, notes: Sequence[Note]
+) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
+    """Keep what executions tell; return the runs written and those whose lease is gone.
+
+    The others are locked by somebody at this moment: tell them again. One that is gone
+    has lost its lease, and its handler is to stop. Raises ``psycopg.DataError`` and
+    ``IntegrityError`` for what the database does not take.
+    """
+    rows = _SQL["note_if_leased"].run(
+        conn,
+        {
+            "runs": [note.run_id for note in notes],
+            "tokens": [note.token for note in notes],
+            "shares": [note.share for note in notes],
+            "texts": [note.text for note in notes],
+            "checkpoints": [note.checkpoint for note in notes],
+        },
+    )
+    held = {run for run, _ in rows}
+    return {run for run, noted in rows if noted}, {n.run_id for n in notes} - held
+
+
+def load_checkpoints(
+    conn: Connection, *, runs: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, Any]:
+    """Return the checkpoints of those of these runs that told something, or None.
+
+    Ask once they are leased: before that an earlier attempt could write another one.
+    """
+    rows = _SQL["load_checkpoints"].run(conn, {"runs": list(runs)})
+    return {run: _read(checkpoint) for run, checkpoint in rows}
+
+
+def forget_progress(conn: Connection, *, runs: Sequence[uuid.UUID]) -> int:
+    """Forget what these runs told, all of them over; return how many had."""
+    return _SQL["forget_progress"].change(conn, {"runs": list(runs)})
+
+
+def purge_progress(
+    conn: Connection, *, before: uuid.UUID, noted_before: Millis, limit: int
+) -> int:
+    """Delete what runs with lower ids told that wait for nothing; return how many."""
+    return _SQL["purge_progress"].change(
+        conn, {"before": before, "noted_before": noted_before, "limit": limit}
+    )
+
+
+def purge_lease_ends(conn: Connection, *, before: Millis) -> int:
+    """Delete ends of executions from before an instant; return how many."""
+    return _SQL["purge_lease_ends"].change(conn, {"before": before})
 
 
 def insert_slot(conn: Connection, *, part: int, job: uuid.UUID, run: uuid.UUID) -> None:
@@ -560,7 +642,8 @@ def cancel_if_leased(
 def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bool:
     """End an execution at once as cancelled; return whether there was one.
 
-    What its worker writes of it later is dropped: its token is gone.
+    Its worker is told by its next beat. What it writes later is dropped: its token is
+    gone.
     """
     return bool(
         _SQL["end_lease"].run(conn, {"run": run, "part": part, "reason": reason})
@@ -629,6 +712,7 @@ def get_run(
     )
     for row in rows:
         policy, payload, result, checkpoint, trigger, group, beat = row[19:26]
+        share, text, noted_at, attempt = row[29:33]
         detail = RunDetail(
             retry_policy=_read(policy),
             payload=_read(payload),
@@ -640,6 +724,11 @@ def get_run(
             error_reason=row[26],
             error=row[27],
             error_at=_millis(row[28]),
+            progress=None
+            if noted_at is None
+            else Progress(
+                share=share, text=text or "", at=to_millis(noted_at), attempt=attempt
+            ),
         )
         return _run_row(row[:19]), detail
     return None
@@ -762,8 +851,8 @@ def list_runs(
     """Return a tenant's runs with low <= id < high, the highest id first.
 
     ``final`` with ``states`` (None for all), ``resolved`` verdicts, ``running``,
-    ``parked``, ``ready`` and the timer ``kinds`` say which tables are looked at. Only what is over, parked or blocked
-    has a reason to ask for.
+    ``parked``, ``ready`` and the timer ``kinds`` say which tables are looked at. Only
+    what is over, parked or blocked has a reason to ask for.
     """
     rows = _SQL["list_runs"].run(
         conn,

@@ -87,6 +87,32 @@ def load_missed(
     return store.load_missed(conn, runs=late) if late else {}
 
 
+def is_task(target: Target) -> bool:
+    """Return whether a target, checked or not, is a function in a worker."""
+    fields: object = target.target
+    return isinstance(fields, dict) and fields.get("kind") == "task"
+
+
+def load_checkpoints(
+    conn: Connection, runs: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, object]:
+    """Return what earlier attempts of these runs told, where they told something.
+
+    What Python cannot read counts for nothing told: the run begins from its beginning.
+    """
+    if not runs:
+        return {}
+    try:
+        return store.load_checkpoints(conn, runs=runs)
+    except (ValueError, RecursionError):
+        if len(runs) > 1:
+            return {
+                k: v for one in runs for k, v in load_checkpoints(conn, [one]).items()
+            }
+        log.warning("the checkpoint of run %s cannot be read", runs[0])
+        return {}
+
+
 def _load_payloads(
     conn: Connection, leases: Sequence[Lease]
 ) -> dict[uuid.UUID, object]:
@@ -111,6 +137,7 @@ class _Claimed:
     targets: list[Target]
     own: Own
     missed: dict[uuid.UUID, Missed]
+    checkpoints: dict[uuid.UUID, object]
 
 
 class Claimer:
@@ -199,11 +226,15 @@ class Claimer:
             missing = self._targets.missing(
                 lease for lease in leases if lease.run_id not in own
             )
+            targets = load_targets(conn, missing) if missing else []
             return _Claimed(
                 leases=leases,
-                targets=load_targets(conn, missing) if missing else [],
+                targets=targets,
                 own=own,
                 missed=load_missed(conn, leases, now=self._clock.now()),
+                checkpoints=load_checkpoints(
+                    conn, self._resumable(leases, targets, own)
+                ),
             )
 
         found = await self._line.call(claim)
@@ -215,8 +246,22 @@ class Claimer:
             found.leases,
             {run: self._targets.prepare(target) for run, target in found.own.items()},
             found.missed,
+            found.checkpoints,
         )
         return found.leases
+
+    def _resumable(
+        self, leases: Sequence[Lease], targets: Sequence[Target], own: Own
+    ) -> list[uuid.UUID]:
+        """Return the runs whose handler may have told something in another attempt."""
+        new = {(t.job_id, t.revision) for t in targets if is_task(t)}
+        return [
+            lease.run_id
+            for lease in leases
+            if (key := (lease.job_id, lease.revision)) in new
+            or self._targets.take_context(key)
+            or (lease.run_id in own and is_task(own[lease.run_id]))
+        ]
 
     async def _look_at_leases(self) -> None:
         """Hand back what the database says is ours and no seat knows.

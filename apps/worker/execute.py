@@ -10,15 +10,18 @@ from typing import Any
 
 from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
+from apps.worker.deadlines import Watch
 from apps.worker.execution import (
     Cancelled,
     Execution,
     HandBack,
     Outcome,
     Prepared,
+    Success,
     hand_back,
     settlement_of,
 )
+from apps.worker.notes import Noter
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
@@ -27,6 +30,8 @@ from chrono.rules.states import Reason
 
 log = logging.getLogger("chrono.worker")
 
+GRACE_S = 5.0
+"""How long a handler that was called off gets to end, before its run is settled."""
 NOTHING: Mapping[uuid.UUID, Any] = MappingProxyType({})
 
 
@@ -34,9 +39,16 @@ class Executor:
     """Starts handlers, calls them off, and hands their outcomes to the settler."""
 
     def __init__(
-        self, *, seats: Seats, targets: Targets, settler: Settler, clock: Clock
+        self,
+        *,
+        seats: Seats,
+        targets: Targets,
+        settler: Settler,
+        noter: Noter,
+        clock: Clock,
     ) -> None:
         self._seats = seats
+        self._noter = noter
         self._targets = targets
         self._settler = settler
         self._clock = clock
@@ -46,11 +58,13 @@ class Executor:
         leases: Iterable[Lease],
         own: Mapping[uuid.UUID, Prepared] = NOTHING,
         missed: Mapping[uuid.UUID, Missed] = NOTHING,
+        checkpoints: Mapping[uuid.UUID, Any] = NOTHING,
     ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
-        ``own`` has what is prepared for a run alone, ``missed`` what a run stands for.
-        Needs the loop's eager task factory: without it every handler costs a switch.
+        ``own`` has what is prepared for a run alone, ``missed`` what a run stands for,
+        ``checkpoints`` where those are to go on that told something before. Needs
+        the loop's eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
         for lease in leases:
@@ -60,6 +74,9 @@ class Executor:
                 prepared or self._targets.of(lease),
                 missed.get(lease.run_id) if missed else None,
             )
+            if checkpoints and lease.run_id in checkpoints:
+                execution.checkpoint = checkpoints[lease.run_id]
+                execution.has_notes = True
             self._seats.take(execution)
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))
@@ -78,8 +95,16 @@ class Executor:
         """Call off those of these runs that are executed here."""
         wanted = set(runs)
         for execution in self._seats:
-            if execution.lease.run_id in wanted and execution.ending is None:
-                execution.end(Cancelled())
+            if execution.lease.run_id in wanted:
+                self._end(execution, Cancelled())
+
+    def lose(self, tokens: set[uuid.UUID]) -> None:
+        """Stop those of these executions that run: their leases are gone."""
+        for execution in self._seats:
+            if execution.lease.token in tokens:
+                facts = {"run": execution.lease.run_id}
+                log.warning("a run lost its lease", extra={"facts": facts})
+                self._end(execution, HandBack())
 
     def call_off(self) -> None:
         """Ask every handler to stop; its run is to be handed back."""
@@ -90,14 +115,50 @@ class Executor:
     def give_up(self) -> None:
         """Hand back whatever still runs, stopped or not."""
         for execution in self._seats:
+            if execution.kill is not None:
+                execution.kill()
             self._finish(execution, HandBack())
 
     def abandon(self) -> None:
         """Stop every handler; the settler writes nothing any more."""
-        for execution in self._seats:
+        for execution in self._seats.all():
             execution.end(HandBack())
+            if execution.kill is not None:
+                execution.kill()
+            if execution.task is not None:
+                execution.task.cancel()
+
+    def _end(self, execution: Execution, outcome: Outcome) -> None:
+        """Call a handler off, and settle its run after a while whatever it does."""
+        if execution.settled or execution.ending is not None:
+            return
+        execution.end(outcome)
+        asyncio.get_running_loop().call_later(GRACE_S, self._insist, execution, outcome)
+
+    def _insist(self, execution: Execution, outcome: Outcome) -> None:
+        if execution.settled:
+            return
+        if execution.kill is not None:
+            execution.kill()
+        else:
+            facts = {"run": execution.lease.run_id, "job": execution.lease.job_id}
+            log.error("a handler does not stop", extra={"facts": facts})
+        self._finish(execution, outcome)
 
     async def _run(self, execution: Execution) -> None:
+        prepared = execution.prepared
+        if prepared.takes_context:
+            execution.notebook = self._noter.open(execution.lease)
+        if prepared.timeout is None and prepared.progress_deadline is None:
+            await self._call(execution)
+            return
+        watch = Watch(execution, end=lambda failure: self._end(execution, failure))
+        try:
+            await self._call(execution)
+        finally:
+            watch.stop()
+
+    async def _call(self, execution: Execution) -> None:
         outcome: Outcome
         try:
             outcome = await execution.prepared.call.run(execution)
@@ -108,21 +169,27 @@ class Executor:
             log.exception("calling a target went wrong")
             outcome = Failure("exception", f"Chrono: {type(error).__name__}")
         execution.task = None
-        self._finish(execution, execution.outcome(outcome))
+        if execution.settled:
+            self._seats.recover(execution)
+        else:
+            self._finish(execution, execution.outcome(outcome))
 
     def _finish(self, execution: Execution, outcome: Outcome) -> None:
         if execution.settled:
             return
         execution.settled = True
-        self._settler.put(
-            settlement_of(
-                execution,
-                outcome,
-                now=self._clock.now(),
-                # Successes, nearly all outcomes, have no use for chance.
-                draw=_draw() if isinstance(outcome, Failure) else 0.0,
-            )
+        settlement = settlement_of(
+            execution,
+            outcome,
+            now=self._clock.now(),
+            # Successes, nearly all outcomes, have no use for chance.
+            draw=_draw() if isinstance(outcome, Failure) else 0.0,
         )
+        if execution.notebook is None:
+            self._settler.put(settlement)
+            return
+        over = isinstance(outcome, Success | Cancelled)
+        self._noter.settle(settlement, execution.notebook, over=over)
 
 
 def _draw() -> float:

@@ -2,10 +2,12 @@
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from apps.runs.store import Lease, Missed, Settlement
+from apps.worker.notebook import Notebook
 from apps.worker.storable import storable_error, storable_result
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
@@ -17,6 +19,8 @@ from chrono.tasks import Context
 INTERRUPTED = "The worker stopped before the run had ended; what it did is unknown."
 AGAIN = 0
 """The state of a settlement that is none: the run goes back to wait."""
+_REASONS = {"timeout": Reason.TIMED_OUT, "process_crash": Reason.PROCESS_CRASH}
+"""Of attempts that failed in a way that has a word of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +71,29 @@ class Prepared:
     """About how many bytes it takes to keep this."""
     once: bool = False
     """Whether it is begun at most once: interrupted, it is unknown and not retried."""
+    takes_context: bool = False
+    """Whether what it calls may tell something, and go on from what was told."""
+    timeout: Millis | None = None
+    """How long an execution may take, where the call itself does not see to it."""
+    progress_deadline: Millis | None = None
+    """How long an execution may tell nothing."""
 
 
 class Execution:
     """A lease in this process, from its claim until its settle is answered."""
 
     __slots__ = (
+        "checkpoint",
         "context",
         "ending",
+        "has_notes",
+        "kill",
         "lease",
         "missed",
+        "notebook",
         "prepared",
         "settled",
+        "stop",
         "task",
     )
 
@@ -88,10 +103,30 @@ class Execution:
         self.lease = lease
         self.prepared = prepared
         self.missed = missed
+        self.checkpoint: Any = None
+        """What an earlier attempt says to go on from."""
+        self.has_notes = False
+        """Whether an earlier attempt told anything."""
+        self.notebook: Notebook | None = None
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
+        self.stop: Callable[[], None] | None = None
+        """Asks the handler to stop, where cancelling the coroutine is not the way."""
+        self.kill: Callable[[], None] | None = None
+        """Ends the handler for certain, where there is a way."""
         self.ending: Outcome | None = None
         self.settled = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its handler has not returned, settled or not."""
+        return self.task is not None
+
+    @property
+    def leaves_notes(self) -> bool:
+        """Whether the database may have something that it told."""
+        book = self.notebook
+        return self.has_notes or (book is not None and book.told_at is not None)
 
     def open_context(self) -> Context:
         """Return the context for a handler that asked for one."""
@@ -104,7 +139,9 @@ class Execution:
             scheduled_for=from_millis(scheduled_for_of(lease.run_id)),
             fence=lease.fence,
             missed=None if self.missed is None else _told(self.missed),
+            last_checkpoint=self.checkpoint,
             cancelled=self.ending is not None,
+            notes=self.notebook,
         )
         return self.context
 
@@ -112,17 +149,24 @@ class Execution:
         """Call the handler off; unless it succeeds all the same, this is its outcome.
 
         A coroutine is cancelled. A thread cannot be: it sees ``cancelled`` if it looks,
-        and its result is dropped.
+        and is told when it tells something.
         """
         self.ending = outcome
         if self.context is not None:
             self.context.cancelled = True
-        if self.task is not None:
+        if self.stop is not None:
+            self.stop()
+        elif self.task is not None:
             self.task.cancel()
 
     def outcome(self, found: Outcome) -> Outcome:
-        """Return what counts: what was found, or the ending it was given before."""
-        if self.ending is None or isinstance(found, Success):
+        """Return what counts: what was found, or the ending it was given before.
+
+        A success does in spite of the ending, but for one of a function that was told
+        by its context: it may have returned half-way because of that.
+        """
+        told = self.stop is not None and self.context is not None
+        if self.ending is None or (isinstance(found, Success) and not told):
             return found
         return self.ending
 
@@ -198,12 +242,11 @@ def _failed(
     if prepared.once and failure.kind == "process_crash":
         return _unknown(execution, Reason.PROCESS_CRASH, error)
     if isinstance(verdict, RetryAt):
-        timed_out = failure.kind == "timeout"
         return Settlement(
             run_id=lease.run_id,
             token=lease.token,
             state=AGAIN,
-            reason=Reason.TIMED_OUT if timed_out else Reason.ATTEMPT_FAILED,
+            reason=_REASONS.get(failure.kind, Reason.ATTEMPT_FAILED),
             due=verdict.at,
             error=error,
         )

@@ -9,11 +9,12 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from apps.runs import store as runs
+from apps.runs.store import Settlement
 from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection, connect_hot
 from apps.timers import store as timers
@@ -23,6 +24,7 @@ from apps.worker.config import Config
 from apps.worker.execute import Executor
 from apps.worker.handlers.http import Transport
 from apps.worker.lines import Line
+from apps.worker.notes import Noter
 from apps.worker.prepare import Prepare
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
@@ -54,9 +56,11 @@ class Life:
         config: Config,
         registry: Registry,
         transport: Transport,
+        stuck: Callable[[], None],
         previous: uuid.UUID | None = None,
     ) -> None:
         self.worker = uuid.uuid4()
+        self._stuck = stuck
         self._config = config
         self._registry = registry
         self._transport = transport
@@ -65,11 +69,13 @@ class Life:
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._claim_line = self._line("claim")
         self._settle_line = self._line("settle")
+        self._note_line = self._line("notes")
         self._threads = ThreadPoolExecutor(config.concurrency, "task")
         self._seats = Seats(config.concurrency)
         self._tasks: list[asyncio.Task[None]] = []
         self._beat: Beat | None = None
         self._executor: Executor | None = None
+        self._noter: Noter | None = None
 
     async def run(self, *, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         """Work until ``stop``, then drain; ``hurry`` cuts the draining short.
@@ -89,7 +95,13 @@ class Life:
         settler = Settler(
             line=self._settle_line,
             horizon=lambda: beat.horizon,
-            answered=self._seats.answered,
+            answered=self._answered,
+        )
+        self._noter = noter = Noter(
+            line=self._note_line,
+            settle=settler.put,
+            lost=self._lost_leases,
+            monotonic=self._monotonic,
         )
         targets = Targets(
             Prepare(
@@ -101,7 +113,11 @@ class Life:
             )
         )
         self._executor = executor = Executor(
-            seats=self._seats, targets=targets, settler=settler, clock=clock
+            seats=self._seats,
+            targets=targets,
+            settler=settler,
+            noter=noter,
+            clock=clock,
         )
         wake = asyncio.Event()
         claimer = Claimer(
@@ -121,6 +137,7 @@ class Life:
         )
         beat.start()
         self._begin(settler.run())
+        self._begin(noter.run())
         self._begin(self._watch(beat))
         self._begin(listener.run())
         claiming = self._begin(claimer.run())
@@ -131,6 +148,7 @@ class Life:
         await asyncio.wait([claiming], timeout=CANCEL_GRACE_S)
         try:
             async with asyncio.timeout(SETTLE_RESERVE_S):
+                await self._unless_lost(noter.wait_done())
                 await self._unless_lost(settler.wait_done())
                 beat.stop()
                 await self._settle_line.call(
@@ -200,6 +218,17 @@ class Life:
         elif self._executor is not None:
             self._executor.cancel(cancelled)
 
+    def _answered(self, batch: Sequence[Settlement], held: set[uuid.UUID]) -> None:
+        for run in self._seats.answered(batch, held):
+            if self._noter is not None:
+                self._noter.forget(run)
+        if self._seats.is_stuck:
+            self._stuck()
+
+    def _lost_leases(self, tokens: set[uuid.UUID]) -> None:
+        if self._executor is not None:
+            self._executor.lose(tokens)
+
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(coroutine)
         task.add_done_callback(self._ended)
@@ -235,7 +264,8 @@ class Life:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(self._claim_line.close(), self._settle_line.close())
+        lines = (self._claim_line, self._settle_line, self._note_line)
+        await asyncio.gather(*(line.close() for line in lines))
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._lost.done():
             self._lost.exception()

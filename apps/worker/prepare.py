@@ -8,8 +8,9 @@ from apps.runs.store import Target
 from apps.runtime.clock import Clock
 from apps.worker.execution import Call, Prepared
 from apps.worker.handlers.http import Transport, prepare_http
-from apps.worker.handlers.task import prepare_task
+from apps.worker.handlers.task import limits_of, prepare_task
 from apps.worker.targets import Refused, policy_of
+from chrono.rules.errors import BadValue
 from chrono.tasks import Registry
 
 
@@ -33,15 +34,29 @@ class Prepare:
 
     def __call__(self, target: Target) -> Prepared:
         """Return the target ready to be called."""
+        fields = target.target
+        is_task = fields.get("kind") == "task"
+        try:
+            timeout, deadline = limits_of(fields) if is_task else (None, None)
+            call = self._call(target)
+        except BadValue as error:
+            timeout, deadline, call = None, None, Refused(error.message)
         policy = policy_of(target)
         return Prepared(
-            call=self._call(target),
+            call=call,
             policy=replace(policy, max_attempts=1) if target.once else policy,
             payload=target.payload,
             # The payload is kept as a value and as text, and once more as a body.
             weight=1_000 + 3 * len(json.dumps([target.target, target.payload])),
             once=target.once,
+            takes_context=is_task and self._takes_context(fields.get("name")),
+            timeout=timeout,
+            progress_deadline=deadline,
         )
+
+    def _takes_context(self, name: object) -> bool:
+        task = self._registry.get(name) if isinstance(name, str) else None
+        return task is not None and task.wants_context
 
     def _call(self, target: Target) -> Call:
         match target.target.get("kind"):

@@ -32,6 +32,14 @@ class Worker:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._told = 0.0
+        self._useless = False
+
+    def give_up(self, why: str) -> None:
+        """Stop because nothing more can be done here; another process may."""
+        if not self._useless:
+            self._useless = True
+            log.error("this process ends: %s", why)
+            self._stop.set()
 
     def stop(self) -> None:
         """Claim no more and drain; told again, hand back at once what still runs."""
@@ -45,7 +53,8 @@ class Worker:
     async def run(self) -> bool:
         """Work until stopped; return whether everything was settled or handed back.
 
-        Raises ChronoError where the database's address can never serve.
+        False as well where it gave up, so that another process is started. Raises
+        ChronoError where the database's address can never serve.
         """
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         transport = Transport(self.config.openings)
@@ -62,6 +71,7 @@ class Worker:
                 config=self.config,
                 registry=self._registry,
                 transport=transport,
+                stuck=lambda: self.give_up("no handler here stops any more"),
                 previous=previous,
             )
             facts = {
@@ -84,8 +94,8 @@ class Worker:
                     "worker stopped" if clean else "worker stopped with leases left",
                     extra={"facts": {"worker": life.worker}},
                 )
-                return clean
-        return previous is None
+                return clean and not self._useless
+        return previous is None and not self._useless
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -8,6 +8,8 @@ import json
 import re
 from typing import Any
 
+from chrono.tasks import NotStorable
+
 RESULT_LIMIT = 65_536
 """Bytes of a stored result, as JSON text and as jsonb."""
 ERROR_LIMIT = 8_000
@@ -16,10 +18,6 @@ DEPTH_LIMIT = 32
 
 # A \u0000 that is not the tail of an escaped backslash.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-
-
-class NotStorable(ValueError):
-    """The value cannot be stored as a result."""
 
 
 def storable_result(value: object) -> Any:

@@ -100,6 +100,11 @@ class Targets:
         self._kept.move_to_end(key)
         return prepared
 
+    def take_context(self, key: Key) -> bool:
+        """Return whether a target that is kept is a task that takes the context."""
+        prepared = self._kept.get(key)
+        return prepared is not None and prepared.takes_context
+
     def forget(self) -> None:
         """Let go of what was used longest ago, down to the bounds."""
         while len(self._kept) > self._most or self._weight > self._heaviest:

@@ -159,11 +159,35 @@ def test_a_run_that_is_over_is_shown_whole(client, conn, job):
         "payload": {"n": 1},
         "result": 5,
         "checkpoint": None,
+        "progress": None,
         "error": None,
         "missed_from": None,
         "missed_to": None,
         "missed_count": None,
     }
+
+
+def test_a_run_shows_what_it_told_of_itself(client, conn, job):
+    run = leased(conn, job, n=1)
+    conn.execute(
+        """
+        INSERT INTO chrono_progress (run_id, part, attempt, share, text, noted_at,
+            checkpoint)
+        VALUES (%s, %s, 2, 0.3, 'page 7 of 20', to_timestamp(%s), '{"page": 7}')
+        """,
+        [run, job.part, DUE / 1000],
+    )
+    found = client.get(f"/api/v1/runs/{run}").json()
+    assert found["checkpoint"] == {"page": 7}
+    assert found["progress"] == {
+        "share": 0.3,
+        "text": "page 7 of 20",
+        "at": format_instant(DUE),
+        "attempt": 2,
+    }
+    conn.execute("UPDATE chrono_progress SET share = NULL, text = NULL")
+    found = client.get(f"/api/v1/runs/{run}").json()["progress"]
+    assert (found["share"], found["text"]) == (None, "")
 
 
 def test_a_run_that_came_late_says_what_it_stands_for(client, conn, job):

@@ -103,6 +103,20 @@ def test_a_created_job_is_what_was_typed_and_who_did_it_is_known(client, conn):
     assert events(conn, job.id) == [("job.create", "ada", "user", "the board asked")]
 
 
+def test_the_limits_of_a_task_are_those_that_were_typed(client):
+    limits = {"timeout": "2h", "progress_deadline": "90s"}
+    answer = send(client, page("add"), **NEW, **limits)
+    assert answer.status_code == 302
+    job = job_at(answer.headers["Location"])
+    task = {"kind": "task", "name": "tests.nothing"}
+    assert job.definition.target == task | limits
+    form = client.get(page("change", job.id)).content.decode()
+    shown = fields_of(form)
+    assert (shown["timeout"], shown["progress_deadline"]) == ("2h", "90s")
+    refused = send(client, page("add"), **NEW, progress_deadline="1ms")
+    assert "progress_deadline is between" in refused.content.decode()
+
+
 DELAY = {"cron": "", "timezone": "", "fixed_delay": "5m"}
 ONE_RUN = {"remaining_runs": "1"}
 POLICIES = {

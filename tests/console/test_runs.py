@@ -115,16 +115,24 @@ def test_a_running_one_is_told_to_stop(client, conn, make_job):
     conn.execute(
         """
         INSERT INTO chrono_lease (due_at, dispatched_at, run_id, job_id, tag, fence,
-            revision, tenant, part, priority, attempt, queue, token, worker, checkpoint)
+            revision, tenant, part, priority, attempt, queue, token, worker)
         VALUES (now(), now(), %s, %s, 0, 7, 1, 1, %s, 2, 1, 'default',
-            gen_random_uuid(), %s, '{"page": 7}')
+            gen_random_uuid(), %s)
         """,
         [run, seen.job, seen.part, worker],
+    )
+    conn.execute(
+        """
+        INSERT INTO chrono_progress (run_id, part, attempt, share, text, checkpoint)
+        VALUES (%s, %s, 1, 0.35, 'page <7>', '{"page": 7}')
+        """,
+        [run, seen.part],
     )
     text = shown(client, run)
     assert "running" in text
     assert "Lease until" in text
     assert "&quot;page&quot;: 7" in text
+    assert "35%, page &lt;7&gt;, attempt 1" in text
     answer = client.post(reverse(f"{RUN}_cancel", args=[run]), {})
     assert answer.status_code == 302
     text = shown(client, run)

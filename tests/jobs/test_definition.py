@@ -87,6 +87,16 @@ def test_a_target_gets_its_defaults():
     assert definition(interval="1m", target=HTTP).target["timeout"] == "1m"
 
 
+def test_a_task_has_the_limits_it_is_given_and_none_else():
+    task = {"kind": "task", "name": "shop.close"}
+    assert definition(interval="1m", target=task).target == task
+    bare = {**task, "timeout": None, "progress_deadline": None}
+    assert definition(interval="1m", target=bare).target == task
+    limited = {**task, "timeout": "PT2H", "progress_deadline": "90s"}
+    job = definition(interval="1m", target=limited)
+    assert job.target == {**task, "timeout": "2h", "progress_deadline": "90s"}
+
+
 def test_a_single_instant():
     job = definition(run_at="2027-01-01T10:00:00+02:00")
     assert job.schedule == Once(at=parse_instant("2027-01-01T08:00:00Z"))
@@ -194,6 +204,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"target": {**HTTP, "timeout": "0s"}}, "target.timeout"),
     ({"target": {**HTTP, "timeout": 5}}, "target.timeout"),
     ({"target": {**HTTP, "timeout": "2h"}}, "target.timeout"),
+    ({"target": {**HTTP, "progress_deadline": "2h"}}, "target.progress_deadline"),
+    *(
+        ({"target": {"kind": "task", "name": "a", limit: value}}, f"target.{limit}")
+        for limit in ("timeout", "progress_deadline")
+        for value in ("0s", "10ms", "31d", 5, "soon")
+    ),
     ({"jiter_window": "5s"}, "jiter_window"),
     *(
         ({"tags": tags}, "tags")

@@ -22,7 +22,8 @@ from tests.support.pg import Connection
 PARAMETER = re.compile(r"%\((\w+)\)s")
 HOT = re.compile(
     r"chrono_(timer|timer_far|ready|lease|run|occurrence|partition|job|job_revision"
-    r"|withdrawn|slot|worker|attempt|breach|watched|blocked|run_kept)"
+    r"|withdrawn|slot|worker|attempt|breach|watched|blocked|run_kept"
+    r"|progress|lease_end)"
     r"(_[0-9]+|_default)?"
 )
 
@@ -320,6 +321,9 @@ def test_load_and_look_go_by_the_key_of_the_timer(hot: Connection) -> None:
         ("runs", "cancel_if_blocked"),
         ("runs", "cancel_blocked_of_jobs"),
         ("runs", "end_lease"),
+        ("runs", "note_if_leased"),
+        ("runs", "load_checkpoints"),
+        ("runs", "forget_progress"),
     ],
 )
 def test_small_ones_go_by_key(hot: Connection, room: str, name: str) -> None:

@@ -10,7 +10,7 @@ from apps.runs.days import AHEAD, ATTEMPT, BEHIND, OCCURRENCE, OTHERS_KEPT, RUN,
 from apps.runtime import partitions
 from apps.runtime.sessions import Connection, connect_upkeep
 from chrono.rules.buckets import DAY, day_name
-from chrono.rules.instants import HOUR, Millis, from_millis, parse_instant
+from chrono.rules.instants import HOUR, MINUTE, Millis, from_millis, parse_instant
 from chrono.rules.keys import run_id
 from chrono.rules.states import Reason, RunState
 from tests.support import pg
@@ -267,3 +267,42 @@ def test_inputs_go_with_their_runs_unless_they_wait(conn: Connection) -> None:
     )
     assert days.purge_kept(conn, now=NOON) == 1
     assert ids(conn, "chrono_run_input", "run_id") == {waiting, fresh}
+
+
+def test_what_runs_told_goes_with_them_unless_they_wait(conn: Connection) -> None:
+    days.ensure_days(conn, now=NOON)
+    long_ago = NOON - 40 * DAY
+    old, waiting, resumed, fresh = (
+        run_id(uuid.uuid4(), moment, 1, PART)
+        for moment in (long_ago, long_ago, long_ago, NOON - DAY)
+    )
+    for run, noted_at in (
+        (old, long_ago),
+        (waiting, long_ago),
+        (resumed, NOON),
+        (fresh, NOON - DAY),
+    ):
+        conn.execute(
+            "INSERT INTO chrono_progress (run_id, part, attempt, noted_at) "
+            "VALUES (%s, %s, 1, %s)",
+            [run, PART, from_millis(noted_at)],
+        )
+    conn.execute(
+        "INSERT INTO chrono_timer_far (due_at, scheduled_for, ref, job_id, version, "
+        "revision, part, kind) VALUES ('2030-01-01Z', '2030-01-01Z', %s, %s, 0, 1, %s, "
+        "4)",
+        [waiting, uuid.uuid4(), PART],
+    )
+    assert days.purge_kept(conn, now=NOON) == 1
+    assert ids(conn, "chrono_progress", "run_id") == {waiting, resumed, fresh}
+
+
+def test_ends_of_executions_are_kept_for_an_hour(conn: Connection) -> None:
+    for minutes in (59, 61):
+        conn.execute(
+            "INSERT INTO chrono_lease_end (worker, run_id, ended_at) "
+            "VALUES (gen_random_uuid(), gen_random_uuid(), %s)",
+            [from_millis(NOON - minutes * MINUTE)],
+        )
+    assert days.purge_kept(conn, now=NOON) == 1
+    assert days.purge_kept(conn, now=NOON) == 0

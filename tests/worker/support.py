@@ -127,3 +127,36 @@ def waiting(conn: Connection, runs: int = 1) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = wait_for(look)
     assert len(rows) == runs
     return rows
+
+
+def offered_again(
+    conn: Connection, run: Any, attempt: int, *, claim: bool = True
+) -> None:
+    """Wait until a run waits for this attempt; put it into ready as a leader would."""
+
+    def look() -> bool:
+        rows = conn.execute(
+            """
+            SELECT ref FROM chrono_timer WHERE ref = %(run)s AND attempt = %(attempt)s
+            UNION ALL
+            SELECT ref FROM chrono_timer_far
+            WHERE ref = %(run)s AND attempt = %(attempt)s
+            """,
+            {"run": run, "attempt": attempt},
+        ).fetchall()
+        return bool(rows)
+
+    wait_for(look)
+    if claim:
+        conn.execute(
+            """
+            WITH near AS (DELETE FROM chrono_timer WHERE ref = %(run)s RETURNING *),
+            far AS (DELETE FROM chrono_timer_far WHERE ref = %(run)s RETURNING *),
+            due AS (SELECT * FROM near UNION ALL SELECT * FROM far)
+            INSERT INTO chrono_ready (due_at, dispatched_at, run_id, job_id, tag, fence,
+                revision, tenant, part, priority, attempt, slice, queue)
+            SELECT due_at, clock_timestamp(), ref, job_id, 0, 1, revision, 1, part, 2,
+                attempt, 0, 'default' FROM due
+            """,
+            {"run": run},
+        )

@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.runs.sweep import rescue
 from apps.runs import store
 from apps.runs.cancel import cancel
+from apps.runs.sweep import rescue
 from apps.runtime.sessions import connect_hot
 from chrono.rules.instants import MINUTE
 from chrono.rules.states import Reason, RunState

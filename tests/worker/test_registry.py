@@ -50,6 +50,56 @@ def test_other_functions_are_refused_when_they_are_registered(function):
         Registry().add("x", function)
 
 
+@pytest.mark.parametrize(
+    ("function", "options", "isolation", "memory"),
+    [
+        (one, {}, "thread", None),
+        (coroutine, {}, "loop", None),
+        (one, {"isolation": "thread"}, "thread", None),
+        (coroutine, {"isolation": "loop"}, "loop", None),
+        (one, {"isolation": "process"}, "process", None),
+        (coroutine, {"isolation": "process"}, "process", None),
+        (one, {"isolation": "process", "memory": "512MiB"}, "process", 512 << 20),
+        (one, {"isolation": "process", "memory": "2GiB"}, "process", 2 << 30),
+    ],
+)
+def test_a_task_is_executed_where_it_says(function, options, isolation, memory):
+    registry = Registry()
+    registry.add("x", function, **options)
+    task = registry.get("x")
+    assert (task.isolation, task.memory) == (isolation, memory)
+    assert registry.has_isolated() is (isolation == "process")
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "said"),
+    [
+        (one, {"isolation": "loop"}, "isolation is process or left out"),
+        (coroutine, {"isolation": "thread"}, "isolation is process or left out"),
+        (one, {"isolation": "container"}, "isolation is process or left out"),
+        (one, {"memory": "1GiB"}, 'only be bounded with isolation="process"'),
+        (one, {"isolation": "process", "memory": "1G"}, "as 512MiB or 2GiB"),
+        (one, {"isolation": "process", "memory": "1MiB"}, "16MiB or more"),
+    ],
+)
+def test_an_isolation_that_a_task_cannot_have_is_refused(function, options, said):
+    with pytest.raises(NotATask, match=said):
+        Registry().add("x", function, **options)
+
+
+def test_a_context_without_a_worker_keeps_nothing_and_can_be_called():
+    ctx = Context(
+        run_id="r", key="r", job_id="j", attempt=1, scheduled_for=None, fence=1
+    )
+    ctx.checkpoint(object())
+    ctx.progress(0.5, "half")
+    ctx.cancelled = True
+    with pytest.raises(chrono.RunCancelled):
+        ctx.checkpoint(1)
+    with pytest.raises(chrono.RunCancelled):
+        ctx.progress()
+
+
 def test_the_first_of_two_stands_and_the_same_one_again_is_no_duplicate():
     registry = Registry()
     registry.add("x", one)
@@ -107,4 +157,6 @@ def test_a_context_is_what_it_says():
         "fence",
         "cancelled",
         "missed",
+        "last_checkpoint",
+        "notes",
     }

@@ -3,6 +3,7 @@
 -- moves: nothing
 -- index: chrono_worker_pkey
 --
+-- Those whose execution was ended from outside are told for a minute, as if cancelled.
 -- A run that was withdrawn under an open claim has no flag: its cancel could not see the
 -- lease. No row means: marked dead. Stop everything, start over under a new id.
 WITH alive AS (
@@ -17,4 +18,7 @@ SELECT ARRAY(
         SELECT l.run_id FROM chrono_lease l
         WHERE l.run_id = w.run_id AND l.part = w.part AND l.worker = a.id OFFSET 0
     ) l
+    UNION
+    SELECT e.run_id FROM chrono_lease_end e
+    WHERE e.worker = a.id AND e.ended_at > clock_timestamp() - interval '1 minute'
 ) FROM alive a

@@ -1,11 +1,16 @@
 -- End an execution at once: its lease goes, whatever its worker still does.
--- writes: lease run
+-- writes: lease run lease_end
 -- moves: running -> cancelled
 -- index: chrono_lease_pkey
+--
+-- Its worker is told by its next beat, and stops the handler.
 WITH ended AS (
     DELETE FROM chrono_lease
     WHERE run_id = %(run)s::uuid AND part = %(part)s::smallint
     RETURNING *
+), told AS (
+    INSERT INTO chrono_lease_end (worker, run_id) SELECT worker, run_id FROM ended
+    ON CONFLICT DO NOTHING
 )
 INSERT INTO chrono_run (
     due_at, dispatched_at, started_at, finished_at, id, job_id, worker, fence, revision,

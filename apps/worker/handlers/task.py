@@ -4,13 +4,16 @@ import asyncio
 import json
 import logging
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any
 
 from apps.runs.store import Target
 from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
 from apps.worker.targets import Refused
-from chrono.rules.instants import MINUTE
+from chrono.rules.durations import parse_duration
+from chrono.rules.errors import BadValue
+from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 from chrono.tasks import Registry, Task
@@ -57,6 +60,9 @@ class ThreadCall:
     async def run(self, execution: Execution) -> Outcome:
         """Call the function in a thread and wait for it."""
         arguments = self._arguments.of(execution)
+        # A thread cannot be stopped. Until it returns it is waited for, since another
+        # attempt would run beside it.
+        execution.stop = _nothing
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._call, arguments)
 
@@ -65,6 +71,10 @@ class ThreadCall:
             return Success(result=self._function(*arguments))
         except BaseException as error:  # noqa: BLE001  (sys.exit() in a task as well)
             return failure_of(error)
+
+
+def _nothing() -> None:
+    """Do nothing: the context says that it is called off."""
 
 
 class Arguments:
@@ -96,6 +106,24 @@ def prepare_task(target: Target, *, registry: Registry, threads: Executor) -> Ca
     if task.is_async:
         return AsyncCall(task, arguments)
     return ThreadCall(task, arguments, threads)
+
+
+def limits_of(fields: Mapping[str, Any]) -> tuple[Millis | None, Millis | None]:
+    """Return a target's timeout and progress deadline; raises BadValue."""
+    return _duration(fields, "timeout"), _duration(fields, "progress_deadline")
+
+
+def _duration(fields: Mapping[str, Any], name: str) -> Millis | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    field = f"target.{name}"
+    if not isinstance(value, str):
+        raise BadValue(f"{name} is a duration as text: 30s.", field=field)
+    duration = parse_duration(value, field=field)
+    if duration <= 0:
+        raise BadValue(f"{name} is longer than nothing.", field=field)
+    return duration
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -1,0 +1,2 @@
+DROP TABLE chrono_lease_end;
+DROP TABLE chrono_progress;
