@@ -42,6 +42,8 @@ _SQL = {
         "forget_lost_slots",
         "count_ahead",
         "settle_if_leased",
+        "begin_effects",
+        "read_transaction",
         "list_stale_workers",
         "mark_dead_if_stale",
         "list_orphans",
@@ -157,6 +159,18 @@ class Progress:
     at: Millis
     attempt: int
     """The attempt that told it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """A transaction that has begun, for what one execution does."""
+
+    transaction: str
+    """Its id."""
+    held: bool
+    """Whether the lease is there."""
+    known: bool
+    """Whether its job is: else this is another database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,6 +545,25 @@ def settle_if_leased(
 def list_stale_workers(conn: Connection, *, ttl: Millis) -> list[uuid.UUID]:
     """Return living workers whose last beat is older than ``ttl``."""
     return [w for (w,) in _SQL["list_stale_workers"].run(conn, {"ttl": ttl})]
+
+
+def begin_effects(
+    conn: Connection, *, run: uuid.UUID, part: int, token: uuid.UUID, job: uuid.UUID
+) -> Effects:
+    """Begin the transaction of an execution's effects; ``conn`` is within one.
+
+    Raises ``UndefinedTable`` in a database that is not Chrono's.
+    """
+    [row] = _SQL["begin_effects"].run(
+        conn, {"run": run, "part": part, "token": token, "job": job}
+    )
+    return Effects(transaction=row[0], held=row[1], known=row[2])
+
+
+def read_transaction(conn: Connection) -> str:
+    """Return the id of the transaction that ``conn`` is in."""
+    [(transaction,)] = _SQL["read_transaction"].run(conn, {})
+    return str(transaction)
 
 
 def mark_dead_if_stale(

@@ -34,12 +34,15 @@ class Success:
 class HandBack:
     """It did not run to its end, by no fault of its own: no attempt is spent.
 
-    The reason WORKER_LOST says that its handler was interrupted; with any other it was
-    not called.
+    ``begun`` says that its handler was called, and interrupted.
     """
 
     wait: Millis = 0
     reason: Reason = Reason.WORKER_LOST
+    begun: bool = False
+
+
+INTERRUPTION = HandBack(begun=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,12 @@ class Cancelled:
     reason: Reason = Reason.OPERATOR
 
 
-type Outcome = Success | Failure | HandBack | Cancelled
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """It succeeded, and the transaction of its effects settled it."""
+
+
+type Outcome = Success | Failure | HandBack | Cancelled | Settled
 
 
 class Call(Protocol):
@@ -165,10 +173,15 @@ class Execution:
         A success does in spite of the ending, but for one of a function that was told
         by its context: it may have returned half-way because of that.
         """
-        told = self.stop is not None and self.context is not None
-        if self.ending is None or (isinstance(found, Success) and not told):
+        if self.ending is None or isinstance(found, Settled):
             return found
-        return self.ending
+        return found if isinstance(found, Success) and not self.is_told else self.ending
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a function was told by its context that it is called off."""
+        told = self.stop is not None and self.context is not None
+        return told and self.ending is not None
 
 
 def settlement_of(
@@ -186,7 +199,7 @@ def settlement_of(
             return Settlement(
                 run_id=run_id, token=token, result=storable_result(result)
             )
-        case HandBack(reason=Reason.WORKER_LOST) if execution.prepared.once:
+        case HandBack(begun=True) if execution.prepared.once:
             return _unknown(execution, Reason.WORKER_LOST, INTERRUPTED)
         case HandBack(wait=wait, reason=reason):
             due = now + wait if wait else 0
@@ -197,6 +210,8 @@ def settlement_of(
             )
         case Failure():
             return _failed(execution, outcome, now=now, draw=draw)
+        case Settled():
+            raise ValueError("what is settled is not settled again")
 
 
 def hand_back(

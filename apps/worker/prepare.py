@@ -1,7 +1,6 @@
 """Making a target ready, by its kind."""
 
 import json
-from concurrent.futures import Executor
 from dataclasses import replace
 
 from apps.runs.store import Target
@@ -10,6 +9,7 @@ from apps.worker.execution import Call, Prepared
 from apps.worker.handlers.http import Transport, prepare_http
 from apps.worker.handlers.task import limits_of, prepare_task
 from apps.worker.targets import Refused, policy_of
+from apps.worker.threads import Threads
 from chrono.rules.errors import BadValue
 from chrono.tasks import Registry
 
@@ -21,7 +21,7 @@ class Prepare:
         self,
         *,
         registry: Registry,
-        threads: Executor,
+        threads: Threads,
         transport: Transport,
         clock: Clock,
         webhook_key: bytes | None,
