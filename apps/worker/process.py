@@ -5,11 +5,14 @@ import logging
 import signal
 import sys
 import uuid
+from collections.abc import Callable
+from functools import partial
 
 import psycopg
 
 from apps.worker.config import Config
 from apps.worker.handlers.http import Transport
+from apps.worker.heir import bequeath
 from apps.worker.life import Life, LifeLost
 from chrono.tasks import Registry
 
@@ -26,8 +29,16 @@ LONGEST_PAUSE_S = 4.0
 class Worker:
     """Claims, executes and settles until stopped. Make it on the loop that runs it."""
 
-    def __init__(self, config: Config, *, registry: Registry) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        registry: Registry,
+        begins: Callable[[uuid.UUID], None] | None = None,
+    ) -> None:
+        """``begins`` is told of each life, before it holds anything."""
         self.config = config
+        self._begins = begins
         self._registry = registry
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -74,6 +85,8 @@ class Worker:
                 stuck=lambda: self.give_up("no handler here stops any more"),
                 previous=previous,
             )
+            if self._begins is not None:
+                self._begins(life.worker)
             facts = {
                 "worker": life.worker,
                 "queues": ",".join(self.config.queues),
@@ -105,17 +118,28 @@ class Worker:
             pass
 
 
-def serve(config: Config, *, registry: Registry, lifeline: int | None = None) -> int:
+def serve(
+    config: Config,
+    *,
+    registry: Registry,
+    lifeline: int | None = None,
+    will: int | None = None,
+) -> int:
     """Run a worker in this process until a signal; return the exit code.
 
-    ``lifeline`` is a descriptor that becomes readable when the parent process is gone.
+    ``lifeline`` is a descriptor that becomes readable when the parent process is gone,
+    ``will`` one to write down who this is, for the case of death.
     Raises ChronoError as :meth:`Worker.run` does. End the process soon afterwards, by
     ``os._exit``: a thread that a handler hangs in would hold up any other end.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     async def main() -> bool:
-        worker = Worker(config, registry=registry)
+        worker = Worker(
+            config,
+            registry=registry,
+            begins=None if will is None else partial(bequeath, will),
+        )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)
