@@ -179,17 +179,50 @@ RETRY: Schema = record(
             "type": "array",
             "items": {"type": "string", "enum": list(SELECTABLE)},
         },
+        "budget": {
+            **record(
+                {
+                    "ratio": {"type": "number", "minimum": 0, "maximum": 1},
+                    "min_concurrent": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "maximum": 1_000,
+                    },
+                },
+                required=[],
+            ),
+            "description": "Of all retries to the same target: this share of the first "
+            "attempts of the last minute, and a few whatever their number. Left out "
+            "where it is 0.1 and 5.",
+        },
+        "circuit_breaker": {
+            **record(
+                {
+                    "failure_threshold": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 10_000,
+                    },
+                    "open_duration_s": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 86_400,
+                    },
+                    "half_open_probes": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 100,
+                    },
+                },
+                required=[],
+            ),
+            "description": "After how many failures in a row the target is left alone, "
+            "for how long, and how many runs probe it then. Left out where it is 20, "
+            "30 and 1.",
+        },
     },
     required=[],
 )
-RETRY_REQUEST: Schema = {
-    **RETRY,
-    "properties": {
-        **RETRY["properties"],
-        "budget": {"type": "object", "description": "Checked, not used yet."},
-        "circuit_breaker": {"type": "object", "description": "Checked, not used yet."},
-    },
-}
 COMMON: dict[str, Schema] = {
     "name": NAME,
     "tags": {
@@ -218,7 +251,7 @@ REQUEST: dict[str, Schema] = {
     "time_critical": {**nullable(FLAG), "description": "No jitter at all."},
     "target": TARGET,
     "payload": {"description": "Any JSON of up to 256 KiB and 32 levels."},
-    "retry_policy": nullable(RETRY_REQUEST),
+    "retry_policy": nullable(RETRY),
     "paused": nullable(FLAG),
 }
 ONE_KIND: list[Schema] = [

@@ -463,7 +463,12 @@ class JobForm(forms.Form):
 
     def _retry_policy(self) -> dict[str, Any]:
         given = self.cleaned_data
-        policy: dict[str, Any] = {"retry_on": list(given.get("retry_on", []))}
+        # What the form does not show stays as it is.
+        old = {} if self.old is None else self.old.definition.retry_policy
+        policy: dict[str, Any] = {
+            name: old[name] for name in ("budget", "circuit_breaker") if name in old
+        }
+        policy["retry_on"] = list(given.get("retry_on", []))
         if given.get("max_attempts") is not None:
             policy["max_attempts"] = given["max_attempts"]
         backoff = {}

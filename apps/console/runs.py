@@ -215,7 +215,7 @@ class RunAdmin(KeysetAdmin):
             unknown=state is RunState.UNKNOWN,
             resolution=_resolution(row, now),
             cancelling=row.cancel and not is_final(state),
-            waits=why_waiting(raw_connection(), row, now),
+            waits=why_waiting(raw_connection(), row, now, error=detail.error_reason),
             instants=_instants(row, now),
             facts=_facts(row, detail, now),
             attempts=[_attempt(one, now) for one in failed],

@@ -68,6 +68,7 @@ _SQL = {
         "resolve_if_open",
         "find_resolution",
         "purge_resolutions",
+        "find_gate",
         "list_attempts",
         "list_runs",
         "list_job_runs",
@@ -99,6 +100,8 @@ class Lease:
     due_at: Millis
     token: uuid.UUID
     job_deleted: bool
+    gates: int = 0
+    """The number of the gates when it was claimed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -919,6 +922,13 @@ def purge_resolutions(
     )
 
 
+def find_gate(conn: Connection, *, run: uuid.UUID, part: int) -> str | None:
+    """Return the key of the gate behind which a run waits; None where it does not."""
+    for (gate,) in _SQL["find_gate"].run(conn, {"run": run, "part": part}):
+        return str(gate)
+    return None
+
+
 def list_attempts(conn: Connection, *, run: uuid.UUID, part: int) -> list[AttemptRow]:
     """Return a run's failed attempts, first to last."""
     return [
@@ -1057,7 +1067,8 @@ def purge_dead_letters(conn: Connection, *, before: Millis, limit: int) -> int:
 
 
 def _lease(row: tuple[Any, ...]) -> Lease:
-    run, part, job, revision, tenant, attempt, fence, due_at, token, deleted = row
+    run, part, job, revision, tenant, attempt, fence, due_at = row[:8]
+    token, deleted, gates = row[8:]
     return Lease(
         run_id=run,
         part=part,
@@ -1069,6 +1080,7 @@ def _lease(row: tuple[Any, ...]) -> Lease:
         due_at=to_millis(due_at),
         token=token,
         job_deleted=bool(deleted),
+        gates=gates,
     )
 
 

@@ -46,6 +46,7 @@ class Seen:
 
     slice: int
     horizon: Millis
+    gates: int
     lost: list[Term]
     """Terms that are over: another one has begun in their partition."""
 
@@ -148,7 +149,12 @@ class Loader:
         while places:
             found = self._read_on(places, before, PIECE)
             places = {part: place for part, place in found.items() if place is not None}
-        return Seen(slice=looks[0].slice, horizon=looks[0].horizon, lost=lost)
+        return Seen(
+            slice=looks[0].slice,
+            horizon=looks[0].horizon,
+            gates=looks[0].gates,
+            lost=lost,
+        )
 
     def catch_up(self, parts: Iterable[int]) -> list[Term]:
         """Bring these partitions to their present epoch: drop what changed since.

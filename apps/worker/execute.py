@@ -12,9 +12,11 @@ from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
 from apps.worker.deadlines import Watch
 from apps.worker.execution import (
+    AGAIN,
     INTERRUPTION,
     Cancelled,
     Execution,
+    HandBack,
     Outcome,
     Prepared,
     Settled,
@@ -22,15 +24,19 @@ from apps.worker.execution import (
     hand_back,
     settlement_of,
 )
+from apps.worker.gates import Gates
 from apps.worker.notes import Noter
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
+from chrono.rules.instants import SECOND, Millis
 from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 
 log = logging.getLogger("chrono.worker")
 
+HELD_FOR: Millis = SECOND
+"""Until then the leader has heard which gates are shut."""
 GRACE_S = 5.0
 """How long a handler that was called off gets to end, before its run is settled."""
 NOTHING: Mapping[uuid.UUID, Any] = MappingProxyType({})
@@ -44,11 +50,13 @@ class Executor:
         *,
         seats: Seats,
         targets: Targets,
+        gates: Gates,
         settler: Settler,
         noter: Noter,
         clock: Clock,
     ) -> None:
         self._seats = seats
+        self._gates = gates
         self._noter = noter
         self._targets = targets
         self._settler = settler
@@ -60,6 +68,8 @@ class Executor:
         own: Mapping[uuid.UUID, Prepared] = NOTHING,
         missed: Mapping[uuid.UUID, Missed] = NOTHING,
         checkpoints: Mapping[uuid.UUID, Any] = NOTHING,
+        *,
+        queue: str,
     ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
@@ -68,6 +78,7 @@ class Executor:
         the loop's eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
+        now = self._clock.now()
         for lease in leases:
             prepared = own.get(lease.run_id) if own else None
             execution = Execution(
@@ -82,6 +93,11 @@ class Executor:
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))
                 continue
+            held = self._gates.held_by(lease, execution.prepared, queue)
+            if held is not None:
+                self._finish(execution, HandBack(wait=HELD_FOR, reason=held))
+                continue
+            self._gates.begin(lease, execution.prepared, now)
             task = loop.create_task(self._run(execution))
             if not task.done():
                 execution.task = task
@@ -180,8 +196,11 @@ class Executor:
             return
         execution.settled = True
         if isinstance(outcome, Settled):
-            self._leave(execution)
-            return
+            outcome = Success()
+            if self._gates.told_of(execution, outcome, retry=False) is None:
+                self._leave(execution)
+                return
+            # What follows is void, and carries what the gates are told.
         settlement = settlement_of(
             execution,
             outcome,
@@ -189,6 +208,9 @@ class Executor:
             # Successes, nearly all outcomes, have no use for chance.
             draw=_draw() if isinstance(outcome, Failure) else 0.0,
         )
+        told = self._gates.told_of(execution, outcome, retry=settlement.state == AGAIN)
+        if told is not None:
+            self._settler.tell_before(told)
         if execution.notebook is None:
             self._settler.put(settlement)
             return

@@ -79,6 +79,8 @@ class Prepared:
     """About how many bytes it takes to keep this."""
     once: bool = False
     """Whether it is begun at most once: interrupted, it is unknown and not retried."""
+    target: str = ""
+    """The identity by which calls are counted; empty where they are not."""
     takes_context: bool = False
     """Whether what it calls may tell something, and go on from what was told."""
     timeout: Millis | None = None

@@ -21,6 +21,7 @@ from apps.worker.beats import Beat, hold
 from apps.worker.claims import Claimer
 from apps.worker.config import Config
 from apps.worker.execute import Executor
+from apps.worker.gates import Gates
 from apps.worker.handlers.http import Transport
 from apps.worker.lines import Line
 from apps.worker.notes import Noter
@@ -92,8 +93,11 @@ class Life:
     async def _live(self, *, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         clock = await self._claim_line.call(DatabaseClock)
         beat = self._beat = await self._register(clock)
+        gates = Gates()
         settler = Settler(
             line=self._settle_line,
+            clock=clock,
+            tell=gates.tell,
             horizon=lambda: beat.horizon,
             answered=self._answered,
         )
@@ -115,6 +119,7 @@ class Life:
         self._executor = executor = Executor(
             seats=self._seats,
             targets=targets,
+            gates=gates,
             settler=settler,
             noter=noter,
             clock=clock,
@@ -126,6 +131,7 @@ class Life:
             queues=self._config.queues,
             seats=self._seats,
             targets=targets,
+            gates=gates,
             executor=executor,
             wake=wake,
             clock=clock,

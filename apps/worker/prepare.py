@@ -1,6 +1,7 @@
 """Making a target ready, by its kind."""
 
 import json
+import sys
 from dataclasses import replace
 
 from apps.runs.store import Target
@@ -11,6 +12,7 @@ from apps.worker.handlers.task import limits_of, prepare_task
 from apps.worker.targets import Refused, policy_of
 from apps.worker.threads import Threads
 from chrono.rules.errors import BadValue
+from chrono.rules.targets import identity
 from chrono.tasks import Registry
 
 
@@ -49,6 +51,7 @@ class Prepare:
             # The payload is kept as a value and as text, and once more as a body.
             weight=1_000 + 3 * len(json.dumps([target.target, target.payload])),
             once=target.once,
+            target=sys.intern(identity(target.target)),
             takes_context=is_task and self._takes_context(fields.get("name")),
             timeout=timeout,
             progress_deadline=deadline,
