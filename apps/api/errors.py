@@ -65,6 +65,8 @@ STATUS = {
     "not_to_terminate": 409,
     "run_rerun_already": 409,
     "dead_letter_closed": 409,
+    "run_not_resolvable": 409,
+    "run_resolved": 409,
     "request_in_progress": 409,
     "length_required": 411,
     "version_conflict": 412,

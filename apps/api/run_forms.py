@@ -6,7 +6,7 @@ from typing import Any
 from apps.runs import letters, selectors
 from apps.runs.letter_store import Letter
 from apps.runs.selectors import trigger_of
-from apps.runs.store import AttemptRow, Progress, RunDetail, RunRow
+from apps.runs.store import AttemptRow, Progress, Resolution, RunDetail, RunRow
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis, format_instant, to_millis
@@ -47,8 +47,10 @@ def short_form(row: RunRow) -> dict[str, Any]:
     }
 
 
-def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
-    """Return a run with everything that is public."""
+def full_form(
+    row: RunRow, detail: RunDetail, said: Resolution | None = None
+) -> dict[str, Any]:
+    """Return a run with everything that is public, ``said`` of it what a person did."""
     running = row.place == "lease" and detail.beat_at is not None
     missed = detail.missed
     error = None
@@ -72,6 +74,14 @@ def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
         "checkpoint": detail.checkpoint,
         "progress": _progress(detail.progress),
         "error": error,
+        "resolution": None
+        if said is None
+        else {
+            "outcome": RunState(said.state).label,
+            "by": said.actor,
+            "reason": said.note,
+            "at": format_instant(said.at),
+        },
         "missed_from": None if missed is None else format_instant(missed.first),
         "missed_to": None if missed is None else format_instant(missed.last),
         "missed_count": None if missed is None else missed.count,

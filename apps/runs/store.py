@@ -42,6 +42,8 @@ _SQL = {
         "forget_lost_slots",
         "count_ahead",
         "settle_if_leased",
+        "begin_effects",
+        "read_transaction",
         "look_at_workers",
         "mark_dead_if_stale",
         "mark_dead_if_gone",
@@ -64,6 +66,9 @@ _SQL = {
         "locate_run",
         "get_run",
         "find_skip",
+        "resolve_if_open",
+        "find_resolution",
+        "purge_resolutions",
         "find_gate",
         "list_attempts",
         "read_log",
@@ -110,6 +115,8 @@ class Target:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+    once: bool = False
+    """Whether its runs are begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +182,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """A transaction that has begun, for what one execution does."""
+
+    transaction: str
+    """Its id."""
+    held: bool
+    """Whether the lease is there."""
+    known: bool
+    """Whether its job is: else this is another database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
     """A lease whose worker is dead or missing."""
 
@@ -186,6 +205,8 @@ class Orphan:
     token: uuid.UUID
     job_deleted: bool
     retry_policy: dict[str, Any] | None
+    once: bool = False
+    """Whether it was to be begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +281,16 @@ class RunDetail:
     told_at: Millis | None = None
     """Since when its worker is told to stop it."""
     progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What a person said became of a run."""
+
+    state: int
+    actor: str
+    note: str
+    at: Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,9 +394,14 @@ def load_targets(
     )
     return [
         Target(
-            job_id=job, revision=rev, target=target, payload=payload, retry_policy=retry
+            job_id=job,
+            revision=rev,
+            target=target,
+            payload=payload,
+            retry_policy=retry,
+            once=once,
         )
-        for job, rev, target, payload, retry in rows
+        for job, rev, target, payload, retry, once in rows
     ]
 
 
@@ -596,6 +632,25 @@ def look_at_workers(conn: Connection, *, quiet: Millis) -> Look:
     )
 
 
+def begin_effects(
+    conn: Connection, *, run: uuid.UUID, part: int, token: uuid.UUID, job: uuid.UUID
+) -> Effects:
+    """Begin the transaction of an execution's effects; ``conn`` is within one.
+
+    Raises ``UndefinedTable`` in a database that is not Chrono's.
+    """
+    [row] = _SQL["begin_effects"].run(
+        conn, {"run": run, "part": part, "token": token, "job": job}
+    )
+    return Effects(transaction=row[0], held=row[1], known=row[2])
+
+
+def read_transaction(conn: Connection) -> str:
+    """Return the id of the transaction that ``conn`` is in."""
+    [(transaction,)] = _SQL["read_transaction"].run(conn, {})
+    return str(transaction)
+
+
 def mark_dead_if_stale(
     conn: Connection, *, workers: Sequence[uuid.UUID], ttl: Millis
 ) -> list[uuid.UUID]:
@@ -652,8 +707,9 @@ def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
             token=token,
             job_deleted=bool(deleted),
             retry_policy=policy,
+            once=once,
         )
-        for run, part, job, revision, attempt, token, deleted, policy in _SQL[
+        for run, part, job, revision, attempt, token, deleted, policy, once in _SQL[
             "list_orphans"
         ].run(conn, {"limit": limit})
     ]
@@ -891,6 +947,38 @@ def find_skip(
     return None
 
 
+def resolve_if_open(
+    conn: Connection, *, run: uuid.UUID, part: int, state: int, actor: str, note: str
+) -> bool:
+    """Write down what became of a dead or unknown run; False where nothing was."""
+    return bool(
+        _SQL["resolve_if_open"].run(
+            conn,
+            {"run": run, "part": part, "state": state, "actor": actor, "note": note},
+        )
+    )
+
+
+def find_resolution(
+    conn: Connection, *, run: uuid.UUID, part: int
+) -> Resolution | None:
+    """Return what a person said of a run, None where nobody did."""
+    for state, actor, note, at in _SQL["find_resolution"].run(
+        conn, {"run": run, "part": part}
+    ):
+        return Resolution(state=state, actor=actor, note=note, at=at)
+    return None
+
+
+def purge_resolutions(
+    conn: Connection, *, below: uuid.UUID, before: Millis, limit: int
+) -> int:
+    """Delete verdicts on lower ids that are older than an instant; return how many."""
+    return _SQL["purge_resolutions"].change(
+        conn, {"below": below, "before": before, "limit": limit}
+    )
+
+
 def find_gate(conn: Connection, *, run: uuid.UUID, part: int) -> str | None:
     """Return the key of the gate behind which a run waits; None where it does not."""
     for (gate,) in _SQL["find_gate"].run(conn, {"run": run, "part": part}):
@@ -933,6 +1021,7 @@ def list_runs(
     limit: int,
     final: bool,
     states: Sequence[int] | None,
+    resolved: Sequence[int],
     running: bool,
     parked: bool,
     ready: bool,
@@ -943,9 +1032,9 @@ def list_runs(
 ) -> list[RunRow]:
     """Return a tenant's runs with low <= id < high, the highest id first.
 
-    ``final`` with ``states`` (None for all), ``running``, ``parked``, ``ready`` and the
-    timer ``kinds`` say which tables are looked at. Only what is over, parked or blocked
-    has a reason to ask for.
+    ``final`` with ``states`` (None for all), ``resolved`` verdicts, ``running``,
+    ``parked``, ``ready`` and the timer ``kinds`` say which tables are looked at. Only
+    what is over, parked or blocked has a reason to ask for.
     """
     rows = _SQL["list_runs"].run(
         conn,
@@ -956,6 +1045,7 @@ def list_runs(
             "limit": limit,
             "final": final,
             "states": None if states is None else list(states),
+            "resolved": list(resolved),
             "running": running,
             "parked": parked,
             "ready": ready,

@@ -10,7 +10,6 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from apps.runs import store as runs
@@ -30,6 +29,7 @@ from apps.worker.prepare import Prepare
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
+from apps.worker.threads import Threads
 from apps.worker.wakes import Listener
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
@@ -71,7 +71,7 @@ class Life:
         self._claim_line = self._line("claim")
         self._settle_line = self._line("settle")
         self._note_line = self._line("notes")
-        self._threads = ThreadPoolExecutor(config.concurrency, "task")
+        self._threads = Threads(config.concurrency)
         self._seats = Seats(config.concurrency)
         self._tasks: list[asyncio.Task[None]] = []
         self._beat: Beat | None = None
@@ -273,7 +273,7 @@ class Life:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         lines = (self._claim_line, self._settle_line, self._note_line)
         await asyncio.gather(*(line.close() for line in lines))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.end()
         if self._lost.done():
             self._lost.exception()
 
