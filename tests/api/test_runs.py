@@ -167,6 +167,7 @@ def test_a_run_that_is_over_is_shown_whole(client, conn, job):
         "terminate_from": None,
         "rerun_of": None,
         "rerun_as": None,
+        "resolution": None,
     }
 
 
