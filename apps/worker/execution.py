@@ -12,7 +12,7 @@ from apps.worker.storable import storable_error, storable_result
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.retry import Failure, RetryAt, RetryPolicy, decide
+from chrono.rules.retry import Failure, RetryAt, RetryPolicy, charged, decide
 from chrono.rules.states import Reason, RunState
 from chrono.tasks import Context
 
@@ -86,6 +86,7 @@ class Execution:
         "notebook",
         "prepared",
         "settled",
+        "spared",
         "stop",
         "task",
     )
@@ -109,6 +110,7 @@ class Execution:
         """Ends the handler for certain, where there is a way."""
         self.ending: Outcome | None = None
         self.settled = False
+        self.spared = 0
 
     @property
     def is_running(self) -> bool:
@@ -216,7 +218,11 @@ def _failed(
 ) -> Settlement:
     lease, prepared = execution.lease, execution.prepared
     verdict = decide(
-        failure, policy=prepared.policy, attempt=lease.attempt, now=now, draw=draw
+        failure,
+        policy=prepared.policy,
+        attempt=charged(lease.attempt, spared=execution.spared),
+        now=now,
+        draw=draw,
     )
     error = storable_error(failure.message)
     if isinstance(verdict, RetryAt):
