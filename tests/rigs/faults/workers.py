@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import psycopg
 
+from chrono.rules.lease import SESSIONS_BACK_AFTER
 from chrono.rules.states import Reason, RunState
 from tests.rigs import tables, takeovers
 from tests.rigs.faults.fault import Fault
@@ -18,7 +19,7 @@ from tests.rigs.oracle import iso
 from tests.rigs.stack import MANAGE, Process, Stack, sleep_until, wait_for
 
 MODULES = {"CHRONO_TASK_MODULES": "tests.rigs.tasks,tests.rigs.worker_tasks"}
-SLOW, SLOW_AFTER_S, SLOW_S = 24, 4.0, 12.0
+SLOW, SLOW_AFTER_S, SLOW_S = 24, 4.0, 14.0
 KILLED_S, EXPIRED_S, STOPPED_S = 10.0, 40.0, 45.0
 TOLD_S = 10.0
 DRAINED_S = 28.0
@@ -44,6 +45,7 @@ class WorkerField(Field):
         self.workers = [self.hire(), self.hire()]
         self.wait_even()
         self.wait_workers()
+        self.wait_up()
 
     def hire(self, *, processes: int = 1) -> Process:
         """Start a worker."""
@@ -125,6 +127,16 @@ class WorkerField(Field):
         self.workers.append(self.hire())
         self.wait_workers_alive()
 
+    def wait_up(self) -> None:
+        """Wait until the server has been up for as long as sessions need to be back."""
+        up = "SELECT now() - pg_postmaster_start_time() > %s * interval '1 ms'"
+        wait_for(
+            lambda: self.conn.execute(up, [SESSIONS_BACK_AFTER]).fetchone() == (True,),
+            seconds=SESSIONS_BACK_AFTER / 1000 + 5,
+            what="the server to have been up for a while",
+            every=0.1,
+        )
+
     def wait_forked(self, count: int) -> None:
         """Wait until so many processes of workers beat."""
         wait_for(
@@ -146,7 +158,7 @@ class WorkerField(Field):
         wait_for(there, seconds=20, what="the workers")
 
 
-def with_slow(seconds: float, prefix: str) -> Load:
+def with_slow(seconds: float, prefix: str, *, once: bool = False) -> Load:
     """Return the everyday load and runs that take a while, begun at one time."""
     load = everyday(prefix)
     begin = time.time() + SLOW_AFTER_S
@@ -157,13 +169,18 @@ def with_slow(seconds: float, prefix: str) -> Load:
     for key, job in slow.items():
         job["target"] = {"kind": "task", "name": "rig.finish"}
         job["payload"] = {"job": key, "seconds": seconds}
-        job["retry_policy"] = {"max_attempts": 1}
+        job["retry_policy"] = {"max_attempts": 1} if once else {}
     return load | slow
 
 
 def some_slow(prefix: str) -> Load:
     """Return runs of twelve seconds besides the everyday load."""
     return with_slow(SLOW_S, prefix)
+
+
+def some_for_once(prefix: str) -> Load:
+    """Return the same with one attempt each: the death of a process takes none."""
+    return with_slow(SLOW_S, prefix, once=True)
 
 
 def some_long(prefix: str) -> Load:
@@ -381,7 +398,7 @@ FAULTS = [
         title="a worker gets SIGKILL in the middle of its runs",
         bar=f"{KILLED_S:g} s",
         strike=kill,
-        load=some_slow,
+        load=some_for_once,
     ),
     Fault(
         name="F7",
