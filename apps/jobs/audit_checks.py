@@ -87,6 +87,10 @@ CONSTRAINTS = {
         "chrono_progress_share",
         "chrono_progress_text",
     ),
+    "chrono_queue_pause": (
+        "chrono_queue_pause_id",
+        "chrono_queue_pause_pkey",
+    ),
     "chrono_request_key": (
         "chrono_request_key_fingerprint",
         "chrono_request_key_key",
@@ -112,6 +116,13 @@ CONSTRAINTS = {
         "chrono_run_state",
     ),
     "chrono_slot": ("chrono_slot_pkey",),
+    "chrono_target": (
+        "chrono_target_id",
+        "chrono_target_name",
+        "chrono_target_pkey",
+        "chrono_target_probes",
+        "chrono_target_state",
+    ),
     "chrono_tenant": (
         "chrono_tenant_instants",
         "chrono_tenant_name",
@@ -215,8 +226,8 @@ CHECKS = (
     Check(
         code="I6",
         name="attempts",
-        says="attempts count 1 to n without a gap, n at most what the policy allows and "
-        "one more for each death of its process",
+        says="attempts count 1 to n without a gap, n at most what the policy allows "
+        "besides deaths of processes",
         do="Read the run's page and its workers' logs.",
     ),
     Check(

@@ -42,6 +42,8 @@ _SQL = {
         "forget_lost_slots",
         "count_ahead",
         "settle_if_leased",
+        "begin_effects",
+        "read_transaction",
         "look_at_workers",
         "mark_dead_if_stale",
         "mark_dead_if_gone",
@@ -69,6 +71,10 @@ _SQL = {
         "locate_run",
         "get_run",
         "find_skip",
+        "resolve_if_open",
+        "find_resolution",
+        "purge_resolutions",
+        "find_gate",
         "list_attempts",
         "list_runs",
         "list_job_runs",
@@ -100,6 +106,8 @@ class Lease:
     due_at: Millis
     token: uuid.UUID
     job_deleted: bool
+    gates: int = 0
+    """The number of the gates when it was claimed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +119,8 @@ class Target:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+    once: bool = False
+    """Whether its runs are begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +176,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """A transaction that has begun, for what one execution does."""
+
+    transaction: str
+    """Its id."""
+    held: bool
+    """Whether the lease is there."""
+    known: bool
+    """Whether its job is: else this is another database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
     """A lease whose worker is dead or missing."""
 
@@ -183,6 +205,8 @@ class Orphan:
     """Whether that process executed nothing else."""
     deaths: int = 0
     """How often a process died under the run before."""
+    once: bool = False
+    """Whether it was to be begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +273,16 @@ class RunDetail:
     missed: Missed | None = None
     """What it stands for besides itself."""
     progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What a person said became of a run."""
+
+    state: int
+    actor: str
+    note: str
+    at: Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,9 +387,14 @@ def load_targets(
     )
     return [
         Target(
-            job_id=job, revision=rev, target=target, payload=payload, retry_policy=retry
+            job_id=job,
+            revision=rev,
+            target=target,
+            payload=payload,
+            retry_policy=retry,
+            once=once,
         )
-        for job, rev, target, payload, retry in rows
+        for job, rev, target, payload, retry, once in rows
     ]
 
 
@@ -562,6 +601,25 @@ def look_at_workers(conn: Connection, *, quiet: Millis) -> Look:
         gone=frozenset(gone),
         dead=frozenset(dead),
     )
+
+
+def begin_effects(
+    conn: Connection, *, run: uuid.UUID, part: int, token: uuid.UUID, job: uuid.UUID
+) -> Effects:
+    """Begin the transaction of an execution's effects; ``conn`` is within one.
+
+    Raises ``UndefinedTable`` in a database that is not Chrono's.
+    """
+    [row] = _SQL["begin_effects"].run(
+        conn, {"run": run, "part": part, "token": token, "job": job}
+    )
+    return Effects(transaction=row[0], held=row[1], known=row[2])
+
+
+def read_transaction(conn: Connection) -> str:
+    """Return the id of the transaction that ``conn`` is in."""
+    [(transaction,)] = _SQL["read_transaction"].run(conn, {})
+    return str(transaction)
 
 
 def mark_dead_if_stale(
@@ -886,6 +944,45 @@ def find_skip(
     return None
 
 
+def resolve_if_open(
+    conn: Connection, *, run: uuid.UUID, part: int, state: int, actor: str, note: str
+) -> bool:
+    """Write down what became of a dead or unknown run; False where nothing was."""
+    return bool(
+        _SQL["resolve_if_open"].run(
+            conn,
+            {"run": run, "part": part, "state": state, "actor": actor, "note": note},
+        )
+    )
+
+
+def find_resolution(
+    conn: Connection, *, run: uuid.UUID, part: int
+) -> Resolution | None:
+    """Return what a person said of a run, None where nobody did."""
+    for state, actor, note, at in _SQL["find_resolution"].run(
+        conn, {"run": run, "part": part}
+    ):
+        return Resolution(state=state, actor=actor, note=note, at=at)
+    return None
+
+
+def purge_resolutions(
+    conn: Connection, *, below: uuid.UUID, before: Millis, limit: int
+) -> int:
+    """Delete verdicts on lower ids that are older than an instant; return how many."""
+    return _SQL["purge_resolutions"].change(
+        conn, {"below": below, "before": before, "limit": limit}
+    )
+
+
+def find_gate(conn: Connection, *, run: uuid.UUID, part: int) -> str | None:
+    """Return the key of the gate behind which a run waits; None where it does not."""
+    for (gate,) in _SQL["find_gate"].run(conn, {"run": run, "part": part}):
+        return str(gate)
+    return None
+
+
 def list_attempts(conn: Connection, *, run: uuid.UUID, part: int) -> list[AttemptRow]:
     """Return a run's failed attempts, first to last."""
     return [
@@ -913,6 +1010,7 @@ def list_runs(
     limit: int,
     final: bool,
     states: Sequence[int] | None,
+    resolved: Sequence[int],
     running: bool,
     parked: bool,
     ready: bool,
@@ -923,9 +1021,9 @@ def list_runs(
 ) -> list[RunRow]:
     """Return a tenant's runs with low <= id < high, the highest id first.
 
-    ``final`` with ``states`` (None for all), ``running``, ``parked``, ``ready`` and the
-    timer ``kinds`` say which tables are looked at. Only what is over, parked or blocked
-    has a reason to ask for.
+    ``final`` with ``states`` (None for all), ``resolved`` verdicts, ``running``,
+    ``parked``, ``ready`` and the timer ``kinds`` say which tables are looked at. Only
+    what is over, parked or blocked has a reason to ask for.
     """
     rows = _SQL["list_runs"].run(
         conn,
@@ -936,6 +1034,7 @@ def list_runs(
             "limit": limit,
             "final": final,
             "states": None if states is None else list(states),
+            "resolved": list(resolved),
             "running": running,
             "parked": parked,
             "ready": ready,
@@ -1022,7 +1121,8 @@ def purge_dead_letters(conn: Connection, *, before: Millis, limit: int) -> int:
 
 
 def _lease(row: tuple[Any, ...]) -> Lease:
-    run, part, job, revision, tenant, attempt, fence, due_at, token, deleted = row
+    run, part, job, revision, tenant, attempt, fence, due_at = row[:8]
+    token, deleted, gates = row[8:]
     return Lease(
         run_id=run,
         part=part,
@@ -1034,12 +1134,13 @@ def _lease(row: tuple[Any, ...]) -> Lease:
         due_at=to_millis(due_at),
         token=token,
         job_deleted=bool(deleted),
+        gates=gates,
     )
 
 
 def _orphan(row: tuple[Any, ...]) -> Orphan:
     run, part, job, revision, attempt, token, deleted, policy = row[:8]
-    crashed, alone, deaths = row[8:]
+    crashed, alone, deaths, once = row[8:]
     return Orphan(
         run_id=run,
         part=part,
@@ -1052,6 +1153,7 @@ def _orphan(row: tuple[Any, ...]) -> Orphan:
         crashed=crashed,
         alone=alone,
         deaths=deaths,
+        once=once,
     )
 
 

@@ -182,6 +182,7 @@ def must_be_alone(orphan: Orphan) -> bool:
         orphan.crashed
         and not orphan.alone
         and not orphan.job_deleted
+        and not orphan.once
         and orphan.deaths + 1 >= ALONE_AFTER
     )
 
@@ -191,7 +192,16 @@ def verdict_on(orphan: Orphan, *, now: Millis) -> Settlement:
 
     A silent worker spends an attempt: else a run that hangs its worker hangs them all.
     A process that died spends none, unless the run was alone in it: then it is guilty.
+    One that may be begun at most once is begun no more, and a person decides.
     """
+    if orphan.once:
+        return Settlement(
+            run_id=orphan.run_id,
+            token=orphan.token,
+            state=RunState.UNKNOWN,
+            reason=Reason.WORKER_LOST,
+            error=LOST,
+        )
     if orphan.job_deleted:
         return Settlement(
             run_id=orphan.run_id,
