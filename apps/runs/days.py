@@ -159,6 +159,7 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
             limit=PURGE,
         )
         + store.purge_workers(conn, before=now - WORKERS_KEPT, limit=PURGE)
+        + store.purge_deaths(conn, before=now - WORKERS_KEPT, limit=PURGE)
         + store.purge_progress(
             conn,
             before=day_bounds(now - INPUTS_KEPT)[0],

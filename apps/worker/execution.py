@@ -13,7 +13,7 @@ from apps.worker.tails import Tail
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.retry import Failure, RetryAt, RetryPolicy, decide
+from chrono.rules.retry import Failure, RetryAt, RetryPolicy, charged, decide
 from chrono.rules.states import Reason, RunState
 from chrono.tasks import Context
 
@@ -104,6 +104,7 @@ class Execution:
         "notebook",
         "prepared",
         "settled",
+        "spared",
         "stop",
         "tail",
         "task",
@@ -130,6 +131,7 @@ class Execution:
         self.tail: Tail | None = None
         """The last of what its handler logged."""
         self.settled = False
+        self.spared = 0
 
     @property
     def is_running(self) -> bool:
@@ -257,7 +259,11 @@ def _failed(
 ) -> Settlement:
     lease, prepared = execution.lease, execution.prepared
     verdict = decide(
-        failure, policy=prepared.policy, attempt=lease.attempt, now=now, draw=draw
+        failure,
+        policy=prepared.policy,
+        attempt=charged(lease.attempt, spared=execution.spared),
+        now=now,
+        draw=draw,
     )
     error = storable_error(failure.message)
     if prepared.once and failure.kind == "process_crash":

@@ -10,7 +10,7 @@ def made_beside_writes(name: str, on: str) -> list[migrations.RunSQL]:
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("chrono_runs", "0009_rerun")]
+    dependencies = [("chrono_runs", "0010_rerun")]
 
     operations = [
         *made_beside_writes(

@@ -4,6 +4,6 @@ from apps.runtime.migration_ops import run_sql_file
 
 
 class Migration(migrations.Migration):
-    dependencies = [("chrono_runs", "0010_letter_indexes")]
+    dependencies = [("chrono_runs", "0011_letter_indexes")]
 
     operations = [run_sql_file(__file__)]
