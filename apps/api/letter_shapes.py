@@ -30,7 +30,8 @@ Retry: Schema = ref("Retry")
 _STATE: Schema = {
     "type": "string",
     "enum": list(STATES),
-    "description": "What was done about it: nothing yet, run again, or discarded.",
+    "description": "What was done about it: nothing yet, run again, discarded, or its "
+    "run resolved.",
 }
 _IDS: Schema = {
     "type": "array",

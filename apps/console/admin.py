@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
 
-from apps.console import access, engine, jobs, past, queues, runs, targets
+from apps.console import access, engine, jobs, letters, past, queues, runs, targets
 from apps.console.models import (
     DeadLetter,
     Occurrence,
@@ -21,7 +21,7 @@ admin.site.register(User, access.PeopleAdmin)
 admin.site.register(Job, jobs.JobAdmin)
 admin.site.register(JobRevision, past.RevisionAdmin)
 admin.site.register(Run, runs.RunAdmin)
-admin.site.register(DeadLetter, runs.DeadLetterAdmin)
+admin.site.register(DeadLetter, letters.DeadLetterAdmin)
 admin.site.register(Occurrence, runs.OccurrenceAdmin)
 admin.site.register(QueuePause, queues.QueuePauseAdmin)
 admin.site.register(Target, targets.TargetAdmin)

@@ -1,6 +1,6 @@
-"""The pages of runs, dead letters and occurrences."""
+"""The pages of runs and of occurrences."""
 
-from collections.abc import Sequence
+import json
 from typing import Any, override
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from apps.console import filters, past, shown, store
 from apps.console.addresses import JOB, RUN, read_id
 from apps.console.filters import Input
+from apps.console.job_form import read_json
 from apps.console.lists import KeysetAdmin, Listing, Page
 from apps.console.models import Occurrence, Run
 from apps.console.pages import (
@@ -27,8 +28,11 @@ from apps.console.pages import (
 )
 from apps.console.who import actor_of, now_of
 from apps.jobs import store as jobs
+from apps.jobs.manual import UNSET
+from apps.jobs.public import HIDDEN
+from apps.jobs.rerun import retry_run
 from apps.runs import selectors
-from apps.runs.cancel import cancel_by
+from apps.runs.cancel import cancel_by, terminate_by
 from apps.runs.errors import RunNotFound
 from apps.runs.reschedule import reschedule
 from apps.runs.resolve import OUTCOMES, RESOLVABLE, resolve
@@ -40,7 +44,7 @@ from chrono.rules import retry
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import LATEST, Millis, format_instant
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.lease import LEASE_TTL
+from chrono.rules.lease import LEASE_TTL, TERMINATE_AFTER
 from chrono.rules.partitions import partition_of
 from chrono.rules.states import (
     Outcome,
@@ -64,6 +68,24 @@ class MoveForm(ReasonForm):
         label="Due at", help_text="In UTC; one that is over means at once."
     )
     field_order = ("due_at", "reason")
+
+
+class RetryForm(ReasonForm):
+    """With which payload, and where."""
+
+    payload = forms.CharField(
+        required=False,
+        max_length=300_000,
+        widget=forms.Textarea(attrs={"rows": 8, "class": "vLargeTextField"}),
+        help_text="JSON: the run's own unless it is changed. What is named like a "
+        f"secret shows as {HIDDEN}.",
+    )
+    queue = forms.CharField(
+        required=False,
+        max_length=64,
+        help_text="Another queue than that of the job, for this run.",
+    )
+    field_order = ("payload", "queue", "reason")
 
 
 class ResolveForm(ReasonForm):
@@ -178,6 +200,16 @@ class RunAdmin(KeysetAdmin):
                 name="chrono_console_run_resolve",
             ),
             path(
+                "<str:object_id>/retry/",
+                wrap(self.retry_view),
+                name="chrono_console_run_retry",
+            ),
+            path(
+                "<str:object_id>/terminate/",
+                wrap(self.terminate_view),
+                name="chrono_console_run_terminate",
+            ),
+            path(
                 "<str:object_id>/move/",
                 wrap(self.move_view),
                 name="chrono_console_run_move",
@@ -211,6 +243,10 @@ class RunAdmin(KeysetAdmin):
             status_word=status_of(state),
             over=is_final(state),
             movable=state in MOVABLE,
+            repeatable=is_final(state) and row.place == "run" and not detail.rerun_as,
+            terminable=detail.told_at is not None
+            and now >= detail.told_at + TERMINATE_AFTER,
+            log=detail.log,
             resolvable=state in RESOLVABLE,
             unknown=state is RunState.UNKNOWN,
             resolution=_resolution(row, now),
@@ -289,6 +325,72 @@ class RunAdmin(KeysetAdmin):
         way = crumbs(self, (str(row.id), here))
         return ask(request, self, question, way=way, act=act, back=here)
 
+    def terminate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """End a run that was told to stop and did not."""
+        row, _ = _get(object_id)
+        here = reverse(f"admin:{RUN}", args=[str(row.id)])
+
+        def act(given: Any) -> tuple[str, str]:
+            conn = raw_connection()
+            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
+            terminate_by(
+                conn,
+                row.id,
+                tenant=job.tenant,
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
+            return "The run is cancelled; what its worker still writes is void.", here
+
+        question = Question(
+            title=f"Terminate a run of {row.job_key}?",
+            text=(
+                "It was told to stop and still runs. It is cancelled here and now, and "
+                "its lease is gone. A task in a process of its own is killed; one in a "
+                "thread may go on for as long as it likes, and keeps a seat of its "
+                "worker meanwhile."
+            ),
+            button="Terminate the run",
+            danger=True,
+        )
+        way = crumbs(self, (str(row.id), here))
+        return ask(request, self, question, way=way, act=act, back=here)
+
+    def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Run a finished run's occurrence again, with its payload or another."""
+        row, detail = _get(object_id)
+        here = reverse(f"admin:{RUN}", args=[str(row.id)])
+        shows = json.dumps(shown.masked(detail.payload), indent=2, ensure_ascii=False)
+
+        def act(given: Any) -> tuple[str, str]:
+            # Browsers send lines that end with a carriage return, too.
+            text = given["payload"].replace("\r\n", "\n")
+            payload: Any = UNSET
+            if text.strip() != shows.strip():
+                payload = shown.unmasked(read_json(text), detail.payload)
+            made = retry_run(
+                row.id,
+                payload=payload,
+                queue=given["queue"] or None,
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
+            return "The new run is on its way.", reverse(f"admin:{RUN}", args=[made])
+
+        question = Question(
+            title=f"Run a run of {row.job_key} again?",
+            text=(
+                f"The occurrence of {format_instant(scheduled_for_of(row.id))} runs "
+                "again at once, as a new run with a key of its own, by the job's "
+                "definition now. This run stays as it is, and each names the other."
+            ),
+            button="Run again",
+            form=RetryForm,
+            initial={"payload": shows},
+        )
+        way = crumbs(self, (str(row.id), here))
+        return ask(request, self, question, way=way, act=act, back=here)
+
     def move_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Have a waiting run come due at another instant."""
         row, _ = _get(object_id)
@@ -323,81 +425,6 @@ class RunAdmin(KeysetAdmin):
         )
         way = crumbs(self, (str(row.id), here))
         return ask(request, self, question, way=way, act=act, back=here)
-
-
-class DeadLetterAdmin(KeysetAdmin):
-    """What used up its attempts, newest first."""
-
-    list_display = ("died", "job", "why", "attempt", "queue", "last_error")
-    list_display_links = None
-    list_filter = (
-        filters.fields(
-            filters.TENANT,
-            filters.words("reason", "Reason", REASONS),
-            Input(name="queue", label="Queue", column="queue"),
-            Input(name="job", label="Job's id", kind="uuid", column="job_id"),
-        ),
-    )
-
-    @override
-    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
-        if word := cl.asked("reason"):
-            cl.queryset = cl.queryset.filter(reason=Reason[word.upper()].value)
-        page = super().fetch(request, cl, after)
-        _name_jobs(page.rows, cl.now)
-        return page
-
-    @admin.display(description="Died")
-    def died(self, letter: Any) -> SafeString:
-        """Return when, as a link to its page."""
-        text = shown.instant(letter.died_at, letter.now)
-        return shown.link("chrono_console_deadletter_change", text, letter.id)
-
-    @admin.display(description="Job")
-    def job(self, letter: Any) -> SafeString:
-        """Return the job's key."""
-        return shown.link(JOB, letter.job_key, letter.job_id)
-
-    @admin.display(description="Reason")
-    def why(self, letter: Any) -> str:
-        """Return why it died."""
-        return Reason(letter.reason).label.replace("_", " ")
-
-    @admin.display(description="Last error")
-    def last_error(self, letter: Any) -> str:
-        """Return the first line of the last error."""
-        errors = _errors(letter.errors)
-        text = errors[-1]["error"] if errors else ""
-        return text.split("\n", 1)[0][:160] or shown.NOTHING
-
-    @override
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Show one dead letter."""
-        now = now_of(request)
-        letter: Any = self.get_queryset(request).filter(pk=read_id(object_id)).first()
-        if letter is None:
-            raise Http404
-        _name_jobs([letter], now)
-        return render(
-            request,
-            self,
-            "console/dead_letter.html",
-            title=f"Dead letter of {letter.job_key}",
-            way=crumbs(self, (str(letter.id), "")),
-            letter=letter,
-            run_link=shown.link(RUN, letter.id, letter.id),
-            job_link=shown.link(JOB, letter.job_key, letter.job_id),
-            died=shown.instant(letter.died_at, now),
-            why=Reason(letter.reason).label.replace("_", " "),
-            errors=_errors(letter.errors),
-            payload=shown.json_text(letter.payload),
-        )
 
 
 class OccurrenceAdmin(KeysetAdmin):
@@ -530,15 +557,6 @@ def _job_key(text: str | None) -> JobRunKey:
     return key
 
 
-def _name_jobs(rows: Sequence[Any], now: Millis) -> None:
-    """Give rows the keys of their jobs."""
-    ids = {row.job_id for row in rows}
-    found = jobs.load_jobs(raw_connection(), jobs=sorted(ids)) if ids else []
-    keys = {job.id: job.key for job in found}
-    for row in rows:
-        row.job_key, row.now = keys.get(row.job_id, str(row.job_id)), now
-
-
 def _instants(row: RunRow, now: Millis) -> list[dict[str, Any]]:
     """Return the five instants, each with how long after being due it came."""
     five = (
@@ -594,6 +612,12 @@ def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, objec
         ("Partition", row.part),
         ("Revision", row.revision),
     ]
+    if detail.rerun_of is not None:
+        facts.append(("Runs again", shown.link(RUN, detail.rerun_of, detail.rerun_of)))
+    if detail.rerun_as is not None:
+        facts.append(
+            ("Run again as", shown.link(RUN, detail.rerun_as, detail.rerun_as))
+        )
     if row.place == "lease":
         facts.append(("Lease until", shown.instant(lease, now)))
     if detail.progress is not None:
@@ -623,29 +647,8 @@ def _attempt(one: AttemptRow, now: Millis) -> dict[str, Any]:
         "worker": one.worker,
         "fence": one.fence,
         "error": shown.cut(one.error),
+        "log": one.log or "",
     }
-
-
-def _errors(stored: Any) -> list[dict[str, Any]]:
-    """Return the errors of a dead letter, one of an unknown shape as it is."""
-    if not isinstance(stored, list):
-        return [{"attempt": "", "reason": "", "error": shown.json_text(stored)}]
-    found = []
-    for one in stored:
-        fields = one if isinstance(one, dict) else {"error": shown.json_text(one)}
-        reason = fields.get("reason")
-        word = ""
-        if isinstance(reason, int) and reason in Reason:
-            word = Reason(reason).label.replace("_", " ")
-        found.append(
-            {
-                "attempt": fields.get("attempt", ""),
-                "reason": word,
-                "finished_at": fields.get("finished_at", ""),
-                "error": shown.cut(str(fields.get("error") or "")),
-            }
-        )
-    return found
 
 
 def _between(start: Millis | None, end: Millis | None) -> Millis | None:

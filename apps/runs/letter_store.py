@@ -55,6 +55,8 @@ class Letter:
     noted_by: str | None
     rerun_id: UUID | None
     """The run that ran it again."""
+    resolved: int | None
+    """What a person said became of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ def list_dead_letters(
     open_only: bool,
     living: bool,
     closed: int | None,
+    resolved: bool,
     job: UUID | None,
     reason: int | None,
     queue: str | None,
@@ -111,6 +114,7 @@ def list_dead_letters(
             "open": open_only,
             "living": living,
             "closed": closed,
+            "resolved": resolved,
             "job": job,
             "reason": reason,
             "queue": queue,
@@ -194,7 +198,7 @@ def purge_reruns(conn: Connection, *, before: Millis, limit: int) -> int:
 def _letter(row: tuple[Any, ...]) -> Letter:
     run, part, tenant, job, key, deleted, revision, queue, reason = row[:9]
     attempt, died, error, closed, closed_at, closed_by = row[9:15]
-    note, noted_at, noted_by, rerun = row[15:19]
+    note, noted_at, noted_by, rerun, resolved = row[15:20]
     return Letter(
         run_id=run,
         part=part,
@@ -215,6 +219,7 @@ def _letter(row: tuple[Any, ...]) -> Letter:
         noted_at=_millis(noted_at),
         noted_by=noted_by,
         rerun_id=rerun,
+        resolved=resolved,
     )
 
 

@@ -1,8 +1,8 @@
 """Dead letters: found, noted, and closed where nothing is to be done about them.
 
 A letter is what a run that failed for good leaves, for 90 days: its payload and its
-errors. It is open until somebody has the run run again or discards it. The run itself
-stays dead either way.
+errors. It is open until somebody has the run run again, discards it, or says what
+became of the run. The run itself stays as it is.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from chrono.rules.instants import Millis
 from chrono.rules.keys import partition_of_run
 from chrono.rules.states import Reason
 
-type LetterState = Literal["open", "rerun", "discarded"]
+type LetterState = Literal["open", "rerun", "discarded", "resolved"]
 
 STATES: tuple[LetterState, ...] = get_args(LetterState.__value__)
 MOST = 1_000
@@ -62,7 +62,7 @@ class LetterPage:
 def state_of(letter: Letter) -> LetterState:
     """Return what was done about a letter."""
     if letter.closed is None:
-        return "open"
+        return "open" if letter.resolved is None else "resolved"
     return "rerun" if letter.closed == RERUN else "discarded"
 
 
@@ -92,6 +92,7 @@ def list_letters(
             open_only=wanted.state == "open",
             living=wanted.living,
             closed={"rerun": RERUN, "discarded": DISCARDED}.get(wanted.state or ""),
+            resolved=wanted.state == "resolved",
             job=wanted.job,
             reason=wanted.reason,
             queue=wanted.queue,
@@ -160,6 +161,11 @@ def check_open(letter: Letter, *, field: str | None = None) -> None:
     if letter.rerun_id is not None or letter.closed == RERUN:
         raise LetterClosed(
             f"{letter.run_id} was run again already, as {letter.rerun_id}.", field=field
+        )
+    if letter.resolved is not None:
+        raise LetterClosed(
+            f"{letter.run_id} was resolved: a person said what became of it.",
+            field=field,
         )
     if letter.closed is not None:
         raise LetterClosed(

@@ -1,7 +1,8 @@
 -- List a tenant's dead letters by run id, newest first, without their payloads.
 -- writes: nothing
 -- index: chrono_dead_letter_open or chrono_dead_letter_tenant, with a job
--- chrono_dead_letter_job; chrono_rerun_pkey, chrono_job_revision_key
+-- chrono_dead_letter_job; chrono_rerun_pkey, chrono_resolution_pkey,
+-- chrono_job_revision_key
 --
 -- What a filter leaves out is looked at, too: of that, `look` letters at most. Each row
 -- says how many were looked at and where the look ended, and so does a row of its own
@@ -27,12 +28,14 @@ WITH looked AS MATERIALIZED (
         )
     ) AS several
 ), page AS (
-    SELECT d.*, j.key, j.deleted_at IS NOT NULL AS deleted
+    SELECT d.*, j.key, j.deleted_at IS NOT NULL AS deleted, z.state AS resolved
     FROM looked l
     JOIN chrono_dead_letter d ON d.run_id = l.run_id AND d.part = l.part
     JOIN chrono_job j ON j.id = d.job_id
     JOIN chrono_job_revision v ON v.job_id = d.job_id AND v.revision = d.revision
-    WHERE (NOT %(open)s::boolean OR d.closed IS NULL)
+    LEFT JOIN chrono_resolution z ON z.run_id = d.run_id AND z.part = d.part
+    WHERE (NOT %(open)s::boolean OR (d.closed IS NULL AND z.state IS NULL))
+        AND (NOT %(resolved)s::boolean OR (d.closed IS NULL AND z.state IS NOT NULL))
         AND (%(closed)s::smallint IS NULL OR d.closed = %(closed)s::smallint)
         AND (NOT %(living)s::boolean OR j.deleted_at IS NULL)
         AND (%(reason)s::smallint IS NULL OR d.reason = %(reason)s::smallint)
@@ -50,7 +53,8 @@ WITH looked AS MATERIALIZED (
 )
 SELECT s.looked, s.last, p.run_id, p.part, p.tenant, p.job_id, p.key, p.deleted,
     p.revision, p.queue, p.reason, p.attempt, p.died_at, left((p.errors -> -1) ->> 'error', 2000),
-    p.closed, p.closed_at, p.closed_by, p.note, p.noted_at, p.noted_by, r.rerun_id
+    p.closed, p.closed_at, p.closed_by, p.note, p.noted_at, p.noted_by, r.rerun_id,
+    p.resolved
 FROM (
     SELECT count(*)::integer AS looked,
         (SELECT run_id FROM looked ORDER BY run_id LIMIT 1) AS last
