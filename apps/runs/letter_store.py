@@ -64,10 +64,8 @@ class Look:
     """Letters of one look, and how far it went."""
 
     letters: list[Letter]
-    looked: int
-    """How many were looked at, shown or not."""
     last: UUID | None
-    """The run of the last of them."""
+    """The run of the last one looked at; None where there were no more to look at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +122,8 @@ def list_dead_letters(
             "until": until,
         },
     )
-    looked, last = rows[0][:2]
-    letters = [_letter(row[2:]) for row in rows if row[2] is not None]
-    return Look(letters=letters, looked=looked, last=last)
+    letters = [_letter(row[1:]) for row in rows if row[1] is not None]
+    return Look(letters=letters, last=rows[0][0])
 
 
 def load_dead_letters(

@@ -104,7 +104,7 @@ def list_letters(
         found += look.letters[:most]
         if len(look.letters) > most:
             return LetterPage(letters=found, next=found[-1].run_id)
-        if look.looked < _LOOK or look.last is None:
+        if look.last is None:
             return LetterPage(letters=found, next=None)
         before = look.last
     return LetterPage(letters=found, next=before)

@@ -55,9 +55,9 @@ def test_e02_a_run_that_kills_its_worker_is_cancelled_and_never_claimed_again(
     assert lease.run_id == run
 
 
-def test_e05_a_number_of_attempts_is_one_to_a_hundred():
-    assert from_json({"max_attempts": 100}).max_attempts == 100
-    for wrong in (0, 101, 256, 70_000):
+def test_e05_more_attempts_than_their_column_holds_are_refused():
+    assert from_json({"max_attempts": 1_000}).max_attempts < 1 << 15
+    for wrong in (0, 1_001, 70_000):
         with pytest.raises(BadValue):
             from_json({"max_attempts": wrong})
 
@@ -79,6 +79,5 @@ def test_d21_what_is_run_again_while_it_was_run_again_is_refused_and_no_crash(
 @pytest.mark.parametrize("name", ["list_runs", "list_job_runs", "list_dead_letters"])
 def test_f15_a_list_reads_neither_payloads_nor_results_nor_logs(name):
     text = sql.load("runs", name).text
-    shown = text[text.rindex("SELECT", 0, text.rindex("FROM page")) :]
-    for large in ("payload", "result", ".log", "checkpoint"):
-        assert large not in shown
+    for large in ("payload", "result", " log", "checkpoint"):
+        assert large not in text

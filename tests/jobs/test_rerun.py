@@ -373,3 +373,40 @@ def test_a_note_is_kept_and_replaced(leader, job):
         letters.write_note(leader.conn, uuid.uuid4(), note="x", actor=BOSS)
     with pytest.raises(BadValue, match="say why"):
         letters.discard(leader.conn, [run], note="", actor=BOSS)
+
+
+def test_what_a_person_resolved_is_not_run_again_by_a_filter(leader, job):
+    run = died(leader, job, NOON - HOUR)
+    leader.conn.execute(
+        "INSERT INTO chrono_resolution (run_id, part, state, actor, note) "
+        "VALUES (%s, %s, 1, 'a person', 'it was paid')",
+        [run, partition_of(job)],
+    )
+    wanted = Wanted(filter=LetterFilter())
+    assert redrive(wanted, tenant=ACME, now=leader.clock.moment).letters == ()
+    with pytest.raises(LetterClosed, match="resolved"):
+        redriven(leader, run)
+    page = letters.list_letters(
+        leader.conn, tenant=ACME, wanted=LetterFilter(state="resolved"), limit=5
+    )
+    assert [letter.run_id for letter in page.letters] == [run]
+    assert retry_run(run, now=leader.clock.moment), "by a person it still can be"
+
+
+def test_a_page_gives_its_place_back_after_so_many_that_do_not_fit(
+    leader, job, monkeypatch
+):
+    monkeypatch.setattr(letters, "_LOOK", 2)
+    monkeypatch.setattr(letters, "_LOOKS", 2)
+    runs = [died(leader, job, NOON - n * HOUR) for n in range(1, 6)]
+    leader.conn.execute(
+        "UPDATE chrono_dead_letter SET reason = 17 WHERE run_id = %s", [runs[-1]]
+    )
+    wanted = LetterFilter(reason=Reason.NON_RETRYABLE)
+    page = letters.list_letters(leader.conn, tenant=ACME, wanted=wanted, limit=5)
+    assert (list(page.letters), page.next) == ([], runs[3])
+    rest = letters.list_letters(
+        leader.conn, tenant=ACME, wanted=wanted, before=page.next, limit=5
+    )
+    assert [letter.run_id for letter in rest.letters] == [runs[-1]]
+    assert rest.next is None

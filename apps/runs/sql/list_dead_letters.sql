@@ -5,8 +5,8 @@
 -- chrono_job_revision_key
 --
 -- What a filter leaves out is looked at, too: of that, `look` letters at most. Each row
--- says how many were looked at and where the look ended, and so does a row of its own
--- where none is shown. The last error alone is read of each.
+-- says where the look ended, if there were so many, and so does a row of its own where
+-- none is shown. The last error alone is read of each.
 WITH looked AS MATERIALIZED (
     SELECT * FROM (
         (
@@ -51,13 +51,12 @@ WITH looked AS MATERIALIZED (
             OR d.died_at < to_timestamp(%(until)s::bigint / 1000.0::float8))
     ORDER BY d.run_id DESC LIMIT %(limit)s::integer
 )
-SELECT s.looked, s.last, p.run_id, p.part, p.tenant, p.job_id, p.key, p.deleted,
-    p.revision, p.queue, p.reason, p.attempt, p.died_at, left((p.errors -> -1) ->> 'error', 2000),
-    p.closed, p.closed_at, p.closed_by, p.note, p.noted_at, p.noted_by, r.rerun_id,
-    p.resolved
+SELECT s.last, p.run_id, p.part, p.tenant, p.job_id, p.key, p.deleted, p.revision,
+    p.queue, p.reason, p.attempt, p.died_at,
+    left((p.errors -> -1) ->> 'error', 2000), p.closed, p.closed_at, p.closed_by,
+    p.note, p.noted_at, p.noted_by, r.rerun_id, p.resolved
 FROM (
-    SELECT count(*)::integer AS looked,
-        (SELECT run_id FROM looked ORDER BY run_id LIMIT 1) AS last
+    SELECT (array_agg(run_id ORDER BY run_id DESC))[%(look)s::integer] AS last
     FROM looked
 ) s
 LEFT JOIN page p ON true
