@@ -71,6 +71,11 @@ CONSTRAINTS = {
         "chrono_occurrence_range",
         "chrono_occurrence_scheduled_for",
     ),
+    "chrono_once": (
+        "chrono_once_key",
+        "chrono_once_pkey",
+        "chrono_once_result",
+    ),
     "chrono_parked": ("chrono_parked_pkey",),
     "chrono_partition": (
         "chrono_partition_id",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from apps.runs import store
+from apps.runs import once_store, store
 from apps.runtime import partitions
 from apps.runtime.sessions import Connection
 from chrono.rules.buckets import DAY, day_name, day_range_from_name, day_start
@@ -130,6 +130,7 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
     return (
         store.purge_runs_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
         + store.purge_attempts_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
+        + once_store.purge_once(conn, before=now, limit=PURGE)
         + store.purge_dead_letters(conn, before=now - DEAD_LETTERS_KEPT, limit=PURGE)
         + store.purge_resolutions(
             conn,
