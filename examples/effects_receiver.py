@@ -8,8 +8,8 @@ or is sent on with the key. SQLite keeps it with `PRAGMA synchronous=FULL`, so t
 answer means that the effect is on disk.
 
 Which keys are being worked on is known in memory: if this receiver is killed meanwhile,
-its transaction is rolled back and the key is free again. Work that does not fit into one
-transaction needs a lease of its own in the key's row.
+its transaction is rolled back and the key is free again. Work that does not fit into
+one transaction needs a lease of its own in the key's row.
 
     /sleep-ms/200/…   works that long on the effect, as a slow bank would
     /fail/…           fails after the effect was begun: nothing of it stays
