@@ -288,9 +288,7 @@ def prove(plan: Plan) -> Findings:
         early = base - time.time()
         print(f"jobs were applied {early:.0f} s before the first is due")
         if early < 0:
-            raise RigError(
-                "the machine is too slow: jobs were due before they were made"
-            )
+            raise RigError("the machine is slow: jobs were due before they were made")
         stack.scheduler("scheduler")
         sleep_until(base)
         rig.torment(base + plan.seconds)
