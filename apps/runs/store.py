@@ -14,7 +14,7 @@ from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
 from chrono.rules.keys import partition_of_run, scheduled_for_of
 from chrono.rules.lease import LEASE_TTL
-from chrono.rules.states import RunState
+from chrono.rules.states import Reason, RunState
 
 _SQL = {
     name: sql.load("runs", name)
@@ -27,7 +27,7 @@ _SQL = {
         "load_targets",
         "insert_run_input",
         "load_run_inputs",
-        "load_run_priorities",
+        "load_run_queueing",
         "load_missed",
         "purge_run_inputs",
         "note_if_leased",
@@ -51,6 +51,12 @@ _SQL = {
         "mark_swept",
         "count_leases",
         "purge_workers",
+        "set_aside_if_leased",
+        "claim_set_aside",
+        "has_set_aside",
+        "note_deaths",
+        "load_deaths",
+        "purge_deaths",
         "list_orphans",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
@@ -58,6 +64,7 @@ _SQL = {
         "cancel_blocked_of_jobs",
         "cancel_if_ready",
         "cancel_if_leased",
+        "read_told",
         "end_lease",
         "reschedule_if_timed",
         "reschedule_if_blocked",
@@ -70,6 +77,7 @@ _SQL = {
         "purge_resolutions",
         "find_gate",
         "list_attempts",
+        "read_log",
         "list_runs",
         "list_job_runs",
         "keep_runs",
@@ -128,6 +136,14 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queueing:
+    """How a run queues where that is not its job's way; None is the job's."""
+
+    priority: int | None
+    queue: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """What became of one execution. The default is a plain success.
 
@@ -144,6 +160,8 @@ class Settlement:
     due: Millis = 0
     error: str | None = None
     result: Any = None
+    log: str | None = None
+    """What the handler logged last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +211,12 @@ class Orphan:
     token: uuid.UUID
     job_deleted: bool
     retry_policy: dict[str, Any] | None
+    crashed: bool = False
+    """Whether its process is known to have died."""
+    alone: bool = False
+    """Whether that process executed nothing else."""
+    deaths: int = 0
+    """How often a process died under the run before."""
     once: bool = False
     """Whether it was to be begun at most once."""
 
@@ -260,6 +284,14 @@ class RunDetail:
     error_at: Millis | None
     missed: Missed | None = None
     """What it stands for besides itself."""
+    rerun_of: uuid.UUID | None = None
+    """The run of the same occurrence that it runs again."""
+    rerun_as: uuid.UUID | None = None
+    """The run that ran it again."""
+    log: str | None = None
+    """What it logged last, where no failed attempt has it."""
+    told_at: Millis | None = None
+    """Since when its worker is told to stop it."""
     progress: Progress | None = None
 
 
@@ -284,6 +316,8 @@ class AttemptRow:
     error: str
     worker: uuid.UUID
     fence: int
+    log: str | None
+    """What it logged last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,10 +346,12 @@ def register_worker(
     concurrency: int,
     queues: Sequence[str],
     held: bool = False,
+    alone: bool = False,
 ) -> None:
     """Write the row of a worker process that starts.
 
-    ``held`` says that its sessions hold its identity from now on.
+    ``held`` says that its sessions hold its identity from now on, ``alone`` that it
+    executes one run at a time, of those that were set aside.
     """
     _SQL["register_worker"].change(
         conn,
@@ -326,6 +362,7 @@ def register_worker(
             "concurrency": concurrency,
             "queues": list(queues),
             "held": held,
+            "alone": alone,
         },
     )
 
@@ -390,10 +427,18 @@ def insert_run_input(
     part: int,
     payload: str | None,
     priority: int | None,
+    queue: str | None = None,
 ) -> None:
-    """Write what a run has of its own: a payload as JSON text, a priority, or both."""
+    """Write what a run has of its own, one at least; a payload is JSON as text."""
     _SQL["insert_run_input"].change(
-        conn, {"run": run, "part": part, "payload": payload, "priority": priority}
+        conn,
+        {
+            "run": run,
+            "part": part,
+            "payload": payload,
+            "priority": priority,
+            "queue": queue,
+        },
     )
 
 
@@ -405,12 +450,14 @@ def load_run_inputs(
     return {run: json.loads(payload) for run, payload in rows}
 
 
-def load_run_priorities(
+def load_run_queueing(
     conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
-) -> dict[uuid.UUID, int]:
-    """Return the priorities that those of these (part, run) have of their own."""
-    rows = _SQL["load_run_priorities"].run(conn, _places(runs))
-    return {run: int(priority) for run, priority in rows}
+) -> dict[uuid.UUID, Queueing]:
+    """Return how those of these (part, run) queue that have a way of their own."""
+    rows = _SQL["load_run_queueing"].run(conn, _places(runs))
+    return {
+        run: Queueing(priority=priority, queue=queue) for run, priority, queue in rows
+    }
 
 
 def load_missed(
@@ -436,9 +483,16 @@ def load_missed(
     }
 
 
-def purge_run_inputs(conn: Connection, *, before: uuid.UUID, limit: int) -> int:
-    """Delete inputs of runs with lower ids that wait for nothing; return how many."""
-    return _SQL["purge_run_inputs"].change(conn, {"before": before, "limit": limit})
+def purge_run_inputs(
+    conn: Connection, *, before: uuid.UUID, since: Millis, limit: int
+) -> int:
+    """Delete inputs of runs with lower ids that wait for nothing; return how many.
+
+    What was made since an instant to run an old run again keeps its own.
+    """
+    return _SQL["purge_run_inputs"].change(
+        conn, {"before": before, "since": since, "limit": limit}
+    )
 
 
 def note_if_leased(
@@ -551,7 +605,11 @@ def settle_if_leased(
 
     Repeating a batch whose answer was lost is safe: every row is guarded by its token.
     """
-    odd = [s for s in settlements if s.state != 1 or s.result is not None]
+    odd = [
+        s
+        for s in settlements
+        if s.state != 1 or s.result is not None or s.log is not None
+    ]
     rows = _SQL["settle_if_leased"].run(
         conn,
         {
@@ -565,6 +623,7 @@ def settle_if_leased(
             "odd_due": [s.due for s in odd],
             "odd_error": [s.error for s in odd],
             "odd_result": [_json(s.result) for s in odd],
+            "odd_log": [s.log for s in odd],
             "horizon": horizon,
         },
     )
@@ -653,22 +712,61 @@ def purge_workers(conn: Connection, *, before: Millis, limit: int) -> int:
 
 def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
     """Return leases of dead or missing workers, to be settled by token."""
-    return [
-        Orphan(
-            run_id=run,
-            part=part,
-            job_id=job,
-            revision=revision,
-            attempt=attempt,
-            token=token,
-            job_deleted=bool(deleted),
-            retry_policy=policy,
-            once=once,
-        )
-        for run, part, job, revision, attempt, token, deleted, policy, once in _SQL[
-            "list_orphans"
-        ].run(conn, {"limit": limit})
-    ]
+    return [_orphan(row) for row in _SQL["list_orphans"].run(conn, {"limit": limit})]
+
+
+def set_aside_if_leased(
+    conn: Connection, leases: Sequence[tuple[uuid.UUID, uuid.UUID]], *, error: str
+) -> set[uuid.UUID]:
+    """Set runs aside, given as (run, token); return those whose lease held.
+
+    They wait, their attempt spent, until a process claims them that executes nothing
+    else. One that was cancelled is over instead.
+    """
+    rows = _SQL["set_aside_if_leased"].run(
+        conn,
+        {
+            "runs": [run for run, _ in leases],
+            "tokens": [token for _, token in leases],
+            "reason": int(Reason.WORKER_LOST),
+            "error": error,
+        },
+    )
+    return {run for (run,) in rows}
+
+
+def claim_set_aside(
+    conn: Connection, *, queue: str, limit: int, worker: uuid.UUID
+) -> list[Lease]:
+    """Claim runs of a queue that were set aside, as :func:`claim_ready` does."""
+    rows = _SQL["claim_set_aside"].run(
+        conn, {"queue": queue, "limit": limit, "worker": worker}
+    )
+    return [_lease(row) for row in rows]
+
+
+def has_set_aside(conn: Connection, *, queues: Sequence[str]) -> bool:
+    """Return whether a run of these queues was set aside and waits."""
+    [(there,)] = _SQL["has_set_aside"].run(conn, {"queues": list(queues)})
+    return bool(there)
+
+
+def note_deaths(conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]) -> None:
+    """Note that the process of these (part, run) died under them."""
+    _SQL["note_deaths"].change(conn, _places(runs))
+
+
+def load_deaths(
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
+) -> dict[uuid.UUID, int]:
+    """Return how often a process died under these (part, run), where one did."""
+    rows = _SQL["load_deaths"].run(conn, _places(runs))
+    return {run: int(deaths) for run, deaths in rows}
+
+
+def purge_deaths(conn: Connection, *, before: Millis, limit: int) -> int:
+    """Forget deaths before an instant; return how many runs'."""
+    return _SQL["purge_deaths"].change(conn, {"before": before, "limit": limit})
 
 
 def cancel_if_timed(
@@ -747,6 +845,19 @@ def cancel_if_leased(
     return bool(
         _SQL["cancel_if_leased"].run(conn, {"run": run, "part": part, "reason": reason})
     )
+
+
+def read_told(
+    conn: Connection, *, run: uuid.UUID, part: int
+) -> tuple[Millis | None, Millis] | None:
+    """Return since when a run in execution is told to stop, and the time now.
+
+    None where it is in no execution, or told nothing; the first is None where an older
+    version told it.
+    """
+    for told_at, now in _SQL["read_told"].run(conn, {"run": run, "part": part}):
+        return told_at, now
+    return None
 
 
 def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bool:
@@ -940,11 +1051,19 @@ def list_attempts(conn: Connection, *, run: uuid.UUID, part: int) -> list[Attemp
             error=error,
             worker=worker,
             fence=fence,
+            log=log,
         )
-        for attempt, started, finished, reason, error, worker, fence in _SQL[
+        for attempt, started, finished, reason, error, worker, fence, log in _SQL[
             "list_attempts"
         ].run(conn, {"run": run, "part": part})
     ]
+
+
+def read_log(conn: Connection, *, run: uuid.UUID, part: int) -> str | None:
+    """Return what a run that is over logged last, where no failed attempt has it."""
+    for (log,) in _SQL["read_log"].run(conn, {"run": run, "part": part}):
+        return str(log)
+    return None
 
 
 def list_runs(
@@ -1081,6 +1200,25 @@ def _lease(row: tuple[Any, ...]) -> Lease:
         token=token,
         job_deleted=bool(deleted),
         gates=gates,
+    )
+
+
+def _orphan(row: tuple[Any, ...]) -> Orphan:
+    run, part, job, revision, attempt, token, deleted, policy = row[:8]
+    crashed, alone, deaths, once = row[8:]
+    return Orphan(
+        run_id=run,
+        part=part,
+        job_id=job,
+        revision=revision,
+        attempt=attempt,
+        token=token,
+        job_deleted=bool(deleted),
+        retry_policy=policy,
+        crashed=crashed,
+        alone=alone,
+        deaths=deaths,
+        once=once,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
+from apps.worker import tails
 from apps.worker.deadlines import Watch
 from apps.worker.execution import (
     AGAIN,
@@ -71,14 +72,16 @@ class Executor:
         own: Mapping[uuid.UUID, Prepared] = NOTHING,
         missed: Mapping[uuid.UUID, Missed] = NOTHING,
         checkpoints: Mapping[uuid.UUID, Any] = NOTHING,
+        deaths: Mapping[uuid.UUID, int] = NOTHING,
         *,
         queue: str,
     ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
         ``own`` has what is prepared for a run alone, ``missed`` what a run stands for,
-        ``checkpoints`` where those are to go on that told something before. Needs
-        the loop's eager task factory: without it every handler costs a switch.
+        ``checkpoints`` where those are to go on that told something before, ``deaths``
+        how many attempts were ended by the death of their process. Needs the loop's
+        eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
         now = self._clock.now()
@@ -92,6 +95,8 @@ class Executor:
             if checkpoints and lease.run_id in checkpoints:
                 execution.checkpoint = checkpoints[lease.run_id]
                 execution.has_notes = True
+            if deaths:
+                execution.spared = deaths.get(lease.run_id, 0)
             self._seats.take(execution)
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))
@@ -166,6 +171,7 @@ class Executor:
         self._finish(execution, outcome)
 
     async def _run(self, execution: Execution) -> None:
+        tails.current.set(execution)
         prepared = execution.prepared
         if prepared.takes_context:
             execution.notebook = self._noter.open(execution.lease)
@@ -212,6 +218,8 @@ class Executor:
             # Successes, nearly all outcomes, have no use for chance.
             draw=_draw() if isinstance(outcome, Failure) else 0.0,
         )
+        if execution.tail is not None:
+            settlement = tails.with_log(settlement, execution.tail)
         told = self._gates.told_of(execution, outcome, retry=settlement.state == AGAIN)
         if told is not None:
             self._settler.tell_before(told)

@@ -10,10 +10,11 @@ from apps.runs.store import Lease, Missed, Settlement
 from apps.worker.notebook import Notebook
 from apps.worker.onces import Once
 from apps.worker.storable import storable_error, storable_result
+from apps.worker.tails import Tail
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.retry import Failure, RetryAt, RetryPolicy, decide
+from chrono.rules.retry import Failure, RetryAt, RetryPolicy, charged, decide
 from chrono.rules.states import Reason, RunState
 from chrono.tasks import Context
 
@@ -105,7 +106,9 @@ class Execution:
         "once",
         "prepared",
         "settled",
+        "spared",
         "stop",
+        "tail",
         "task",
     )
 
@@ -129,7 +132,10 @@ class Execution:
         self.kill: Callable[[], None] | None = None
         """Ends the handler for certain, where there is a way."""
         self.ending: Outcome | None = None
+        self.tail: Tail | None = None
+        """The last of what its handler logged."""
         self.settled = False
+        self.spared = 0
 
     @property
     def is_running(self) -> bool:
@@ -258,7 +264,11 @@ def _failed(
 ) -> Settlement:
     lease, prepared = execution.lease, execution.prepared
     verdict = decide(
-        failure, policy=prepared.policy, attempt=lease.attempt, now=now, draw=draw
+        failure,
+        policy=prepared.policy,
+        attempt=charged(lease.attempt, spared=execution.spared),
+        now=now,
+        draw=draw,
     )
     error = storable_error(failure.message)
     if prepared.once and failure.kind == "process_crash":
