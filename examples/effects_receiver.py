@@ -192,6 +192,11 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(body)
 
+    def handle(self) -> None:
+        """Answer the requests of a connection until it ends, however it does."""
+        with contextlib.suppress(ConnectionError):
+            super().handle()
+
     def log_message(self, *_: object) -> None:
         """Say nothing of each request."""
 

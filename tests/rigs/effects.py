@@ -36,7 +36,7 @@ LEAD_OF_EACH_S = 0.1
 APPLIED_AT_ONCE = 500
 RATE = 40.0
 """How many runs come due in a second, of all kinds."""
-DRAIN_S = 240.0
+DRAIN_S = 900.0
 BESIDES_S = 400
 RETRIES = {"max_attempts": 50, "backoff": {"base_ms": 100, "cap_ms": 1_000}}
 SUCCESS, UNKNOWN, WORKER_LOST = 1, 6, 21
@@ -307,8 +307,8 @@ def main() -> int:
     """Run the rig; what keeps it from its end is one line."""
     parser = argparse.ArgumentParser(prog="make faults-effects")
     parser.add_argument("--runs", type=int, default=1_000, help="of each kind")
-    parser.add_argument("--deaths", type=int, default=12, help="by runs, of each kind")
-    parser.add_argument("--kills", type=int, default=10, help="at any instant")
+    parser.add_argument("--deaths", type=int, default=8, help="by runs, of each kind")
+    parser.add_argument("--kills", type=int, default=6, help="at any instant")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     plan = Plan(

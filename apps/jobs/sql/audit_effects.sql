@@ -1,11 +1,10 @@
--- Find runs of a stretch with two accepted ends, or begun more often than they may be,
--- or unknown without a cause (9, 11, 12).
+-- Find runs of a stretch with ends or begins too many, or no cause to be unknown.
 -- writes: nothing
 -- index: chrono_attempt_pkey, chrono_run_pkey, chrono_run_not_success,
 -- chrono_job_revision_key
 --
--- A success writes no attempt, a failure does: one with the number of the success, or a
--- later one, was accepted beside it.
+-- Invariants 9, 11 and 12. A success writes no attempt, a failure does: one with the
+-- number of the success, or a later one, was accepted beside it.
 SELECT 'accepted', 'run ' || r.id, 'succeeded with attempt ' || r.attempt
     || ', and attempt ' || a.attempt || ' failed'
 FROM chrono_attempt a CROSS JOIN LATERAL (
