@@ -10,6 +10,7 @@ from typing import Any
 
 from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
+from apps.worker import tails
 from apps.worker.deadlines import Watch
 from apps.worker.execution import (
     AGAIN,
@@ -26,6 +27,7 @@ from apps.worker.execution import (
 )
 from apps.worker.gates import Gates
 from apps.worker.notes import Noter
+from apps.worker.onces import Once, Sessions
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
@@ -53,11 +55,13 @@ class Executor:
         gates: Gates,
         settler: Settler,
         noter: Noter,
+        sessions: Sessions,
         clock: Clock,
     ) -> None:
         self._seats = seats
         self._gates = gates
         self._noter = noter
+        self._sessions = sessions
         self._targets = targets
         self._settler = settler
         self._clock = clock
@@ -167,9 +171,11 @@ class Executor:
         self._finish(execution, outcome)
 
     async def _run(self, execution: Execution) -> None:
+        tails.current.set(execution)
         prepared = execution.prepared
         if prepared.takes_context:
             execution.notebook = self._noter.open(execution.lease)
+            execution.once = Once(execution.lease, self._sessions)
         if prepared.timeout is None and prepared.progress_deadline is None:
             await self._call(execution)
             return
@@ -212,6 +218,8 @@ class Executor:
             # Successes, nearly all outcomes, have no use for chance.
             draw=_draw() if isinstance(outcome, Failure) else 0.0,
         )
+        if execution.tail is not None:
+            settlement = tails.with_log(settlement, execution.tail)
         told = self._gates.told_of(execution, outcome, retry=settlement.state == AGAIN)
         if told is not None:
             self._settler.tell_before(told)

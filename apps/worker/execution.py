@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from apps.runs.store import Lease, Missed, Settlement
 from apps.worker.notebook import Notebook
+from apps.worker.onces import Once
 from apps.worker.storable import storable_error, storable_result
+from apps.worker.tails import Tail
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
@@ -101,10 +103,12 @@ class Execution:
         "lease",
         "missed",
         "notebook",
+        "once",
         "prepared",
         "settled",
         "spared",
         "stop",
+        "tail",
         "task",
     )
 
@@ -119,6 +123,8 @@ class Execution:
         self.has_notes = False
         """Whether an earlier attempt told anything."""
         self.notebook: Notebook | None = None
+        self.once: Once | None = None
+        """Keeps what its handler does once."""
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.stop: Callable[[], None] | None = None
@@ -126,6 +132,8 @@ class Execution:
         self.kill: Callable[[], None] | None = None
         """Ends the handler for certain, where there is a way."""
         self.ending: Outcome | None = None
+        self.tail: Tail | None = None
+        """The last of what its handler logged."""
         self.settled = False
         self.spared = 0
 
@@ -154,6 +162,7 @@ class Execution:
             last_checkpoint=self.checkpoint,
             cancelled=self.ending is not None,
             notes=self.notebook,
+            onces=self.once,
         )
         return self.context
 

@@ -24,7 +24,7 @@ SHORT_STOP_S = 2.5
 """Less than the four seconds after which the server ends a silent leader's session."""
 TRIES = 8
 UPKEEP = "chrono upkeep"
-CROWDED, ROOM = 6_000, 40_000
+CROWDED, ROOM = 500, 8_000
 FLAPPING_S, FLAPPED_EVERY_S = 120.0, 3.0
 HERD, HERD_AFTER_S, FEW = 10_000, 20, 60
 TRAMPLED_AFTER_S = 0.2
@@ -48,7 +48,7 @@ CROWD = """
         j.part, 4, 99
     FROM generate_series(1, %(count)s), (
         SELECT DISTINCT ON (part) id, revision, part FROM chrono_job
-        WHERE part = ANY(%(parts)s::smallint[]) AND deleted_at IS NULL
+        WHERE deleted_at IS NULL
     ) j
 """
 DISPERSE = "DELETE FROM chrono_timer WHERE kind = 4 AND attempt = 99"
@@ -182,10 +182,8 @@ def halt_in_answer(field: Field) -> Iterator[Case]:
     """Stop a leader that reads more timers than its network takes in."""
     with Network(field.stack.url) as network:
         process = field.swap(field.pick(), env={"DATABASE_URL": network.url})
-        parts = [led.part for led in field.case("", process).old]
-        count = CROWDED // len(parts) + 1
-        field.conn.execute(CROWD, {"parts": parts, "count": count})
-        # It begins anew, and reads what is to come.
+        # It begins anew, and reads what is to come, whichever partitions it gets.
+        field.conn.execute(CROWD, {"count": CROWDED})
         network.choke(FIRE, room=ROOM)
         wait_for(
             lambda: tables.count_sessions(field.conn, FIRE, "ClientWrite"),
