@@ -19,6 +19,7 @@ from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection, connect_hot
 from apps.timers import store as timers
 from apps.worker.beats import Beat
+from apps.worker.children import Children
 from apps.worker.claims import Claimer
 from apps.worker.config import Config
 from apps.worker.execute import Executor
@@ -57,10 +58,12 @@ class Life:
         registry: Registry,
         transport: Transport,
         stuck: Callable[[], None],
+        children: Children | None = None,
         previous: uuid.UUID | None = None,
     ) -> None:
         self.worker = uuid.uuid4()
         self._stuck = stuck
+        self._children = children
         self._config = config
         self._registry = registry
         self._transport = transport
@@ -110,6 +113,7 @@ class Life:
                 transport=self._transport,
                 clock=clock,
                 webhook_key=self._config.webhook_key,
+                children=self._children,
             )
         )
         self._executor = executor = Executor(

@@ -3,14 +3,19 @@
 import asyncio
 import logging
 import signal
+import socket
 import sys
 import uuid
+from functools import partial
 
 import psycopg
 
+from apps.worker.child import serve_child
+from apps.worker.children import Children
 from apps.worker.config import Config
 from apps.worker.handlers.http import Transport
 from apps.worker.life import Life, LifeLost
+from apps.worker.nursery import start_nursery
 from chrono.tasks import Registry
 
 log = logging.getLogger("chrono.worker")
@@ -26,7 +31,14 @@ LONGEST_PAUSE_S = 4.0
 class Worker:
     """Claims, executes and settles until stopped. Make it on the loop that runs it."""
 
-    def __init__(self, config: Config, *, registry: Registry) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        registry: Registry,
+        nursery: socket.socket | None = None,
+    ) -> None:
+        self._nursery = nursery
         self.config = config
         self._registry = registry
         self._stop = asyncio.Event()
@@ -58,12 +70,18 @@ class Worker:
         """
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         transport = Transport(self.config.openings)
+        children = None
+        if self._nursery is not None:
+            lost = partial(self.give_up, "no process for tasks can be started any more")
+            children = Children(self._nursery, lost=lost)
         try:
-            return await self._run(transport)
+            return await self._run(transport, children)
         finally:
+            if children is not None:
+                children.close()
             await transport.close()
 
-    async def _run(self, transport: Transport) -> bool:
+    async def _run(self, transport: Transport, children: Children | None) -> bool:
         previous: uuid.UUID | None = None
         pause = FIRST_PAUSE_S
         while not self._stop.is_set():
@@ -71,7 +89,8 @@ class Worker:
                 config=self.config,
                 registry=self._registry,
                 transport=transport,
-                stuck=lambda: self.give_up("no handler here stops any more"),
+                stuck=partial(self.give_up, "no handler here stops any more"),
+                children=children,
                 previous=previous,
             )
             facts = {
@@ -112,10 +131,16 @@ def serve(config: Config, *, registry: Registry, lifeline: int | None = None) ->
     Raises ChronoError as :meth:`Worker.run` does. End the process soon afterwards, by
     ``os._exit``: a thread that a handler hangs in would hold up any other end.
     """
+    # First: it must have neither the threads nor the sessions that follow.
+    nursery = (
+        start_nursery(partial(serve_child, registry))
+        if registry.has_isolated()
+        else None
+    )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     async def main() -> bool:
-        worker = Worker(config, registry=registry)
+        worker = Worker(config, registry=registry, nursery=nursery)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)

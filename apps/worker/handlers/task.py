@@ -1,27 +1,27 @@
-"""Targets that are Python functions: sync ones in threads, async ones on the loop."""
+"""Targets that are Python functions: on the loop, in threads, or in processes."""
 
 import asyncio
 import json
 import logging
-import traceback
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any
 
 from apps.runs.store import Target
+from apps.worker.children import Children
 from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
+from apps.worker.handlers.failures import failure_of
+from apps.worker.handlers.process import ProcessCall
 from apps.worker.targets import Refused
 from chrono.rules.durations import parse_duration
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import MINUTE, Millis
-from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 from chrono.tasks import Registry, Task
 
 log = logging.getLogger("chrono.worker")
 
 NO_HANDLER_WAIT = MINUTE
-TRACE_FRAMES = 8
 
 
 class NoHandler:
@@ -93,7 +93,13 @@ class Arguments:
         return (payload,)
 
 
-def prepare_task(target: Target, *, registry: Registry, threads: Executor) -> Call:
+def prepare_task(
+    target: Target,
+    *,
+    registry: Registry,
+    threads: Executor,
+    children: Children | None,
+) -> Call:
     """Return what calls the function that a target names."""
     name = target.target.get("name")
     if not isinstance(name, str):
@@ -102,6 +108,10 @@ def prepare_task(target: Target, *, registry: Registry, threads: Executor) -> Ca
     if task is None:
         log.warning("no task is named %s here; its runs are handed back", name)
         return NoHandler()
+    if task.isolation == "process":
+        if children is None:
+            return Refused("This worker has no processes for tasks.")
+        return ProcessCall(task, target.payload, children)
     arguments = Arguments(task, target.payload)
     if task.is_async:
         return AsyncCall(task, arguments)
@@ -124,18 +134,3 @@ def _duration(fields: Mapping[str, Any], name: str) -> Millis | None:
     if duration <= 0:
         raise BadValue(f"{name} is longer than nothing.", field=field)
     return duration
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Return an exception as a failure, with the last frames of the function."""
-    # The first frame is this module's own.
-    frames = traceback.extract_tb(error.__traceback__)[1:][-TRACE_FRAMES:]
-    trace = "".join(traceback.format_list(frames))
-    return Failure("exception", f"{_words(error)}\n{trace}".rstrip())
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  (its __str__ is somebody else's code too)
-        return type(error).__name__
