@@ -35,6 +35,7 @@ TABLES = (OCCURRENCE, RUN, ATTEMPT)
 OTHERS_KEPT: Millis = 30 * DAY
 DEAD_LETTERS_KEPT: Millis = 90 * DAY
 INPUTS_KEPT: Millis = 35 * DAY
+WORKERS_KEPT: Millis = 30 * DAY
 LEASE_ENDS_KEPT: Millis = HOUR
 PURGE = 1_000
 
@@ -133,6 +134,7 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
         + store.purge_run_inputs(
             conn, before=day_bounds(now - INPUTS_KEPT)[0], limit=PURGE
         )
+        + store.purge_workers(conn, before=now - WORKERS_KEPT, limit=PURGE)
         + store.purge_progress(
             conn,
             before=day_bounds(now - INPUTS_KEPT)[0],

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -42,8 +42,13 @@ _SQL = {
         "forget_lost_slots",
         "count_ahead",
         "settle_if_leased",
-        "list_stale_workers",
+        "look_at_workers",
         "mark_dead_if_stale",
+        "mark_dead_if_gone",
+        "mark_dead",
+        "mark_swept",
+        "count_leases",
+        "purge_workers",
         "list_orphans",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
@@ -169,6 +174,22 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look at the workers shows, all of one moment."""
+
+    at: Millis
+    """The moment, by the database's clock."""
+    up_for: Millis
+    """How long the database's server has been up."""
+    silent: frozenset[uuid.UUID]
+    """Living ones that have not beaten for too long."""
+    gone: frozenset[uuid.UUID]
+    """Living ones of whose process no session is left."""
+    dead: frozenset[uuid.UUID]
+    """Dead ones of which something may still come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """A run as a list shows it, from whichever table holds it."""
 
@@ -256,8 +277,12 @@ def register_worker(
     pid: int,
     concurrency: int,
     queues: Sequence[str],
+    held: bool = False,
 ) -> None:
-    """Write the row of a worker process that starts."""
+    """Write the row of a worker process that starts.
+
+    ``held`` says that its sessions hold its identity from now on.
+    """
     _SQL["register_worker"].change(
         conn,
         {
@@ -266,6 +291,7 @@ def register_worker(
             "pid": pid,
             "concurrency": concurrency,
             "queues": list(queues),
+            "held": held,
         },
     )
 
@@ -506,9 +532,21 @@ def settle_if_leased(
     return {run for (run,) in rows}
 
 
-def list_stale_workers(conn: Connection, *, ttl: Millis) -> list[uuid.UUID]:
-    """Return living workers whose last beat is older than ``ttl``."""
-    return [w for (w,) in _SQL["list_stale_workers"].run(conn, {"ttl": ttl})]
+def look_at_workers(conn: Connection, *, quiet: Millis) -> Look:
+    """Return what is to be seen of the workers that are not swept.
+
+    Silent is who has not beaten for so long as ``quiet``.
+    """
+    [(at, up_for, silent, gone, dead)] = _SQL["look_at_workers"].run(
+        conn, {"quiet": quiet}
+    )
+    return Look(
+        at=at,
+        up_for=up_for,
+        silent=frozenset(silent),
+        gone=frozenset(gone),
+        dead=frozenset(dead),
+    )
 
 
 def mark_dead_if_stale(
@@ -517,6 +555,42 @@ def mark_dead_if_stale(
     """Mark these workers dead where still stale under their row lock; return those."""
     rows = _SQL["mark_dead_if_stale"].run(conn, {"workers": list(workers), "ttl": ttl})
     return [w for (w,) in rows]
+
+
+def mark_dead_if_gone(
+    conn: Connection, *, since: Mapping[uuid.UUID, Millis]
+) -> list[uuid.UUID]:
+    """Mark these workers dead where they still have no session; return those.
+
+    ``since`` says when that was first seen of each, by the database's clock: one that
+    has beaten since then lives.
+    """
+    workers = sorted(since)
+    rows = _SQL["mark_dead_if_gone"].run(
+        conn, {"workers": workers, "since": [since[w] for w in workers]}
+    )
+    return [w for (w,) in rows]
+
+
+def mark_dead(conn: Connection, *, workers: Sequence[uuid.UUID]) -> int:
+    """Mark workers dead whose process has ended; return how many were not yet."""
+    return _SQL["mark_dead"].change(conn, {"workers": list(workers)})
+
+
+def mark_swept(conn: Connection, *, workers: Sequence[uuid.UUID]) -> None:
+    """Note that nothing comes any more of workers that are dead."""
+    _SQL["mark_swept"].change(conn, {"workers": list(workers)})
+
+
+def count_leases(conn: Connection, *, workers: Sequence[uuid.UUID]) -> tuple[int, int]:
+    """Return how many leases these workers hold, and how many there are."""
+    [(theirs, of_all)] = _SQL["count_leases"].run(conn, {"workers": list(workers)})
+    return int(theirs), int(of_all)
+
+
+def purge_workers(conn: Connection, *, before: Millis, limit: int) -> int:
+    """Delete dead workers that beat last before an instant; return how many."""
+    return _SQL["purge_workers"].change(conn, {"before": before, "limit": limit})
 
 
 def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:

@@ -1,63 +1,148 @@
 """Rescue: runs whose worker is dead are offered again.
 
-A worker is dead when its last beat is older than its lease, seen in two looks two
-seconds apart and once more under its row's lock. After a pause of the database or a
-jump of its clock every beat looks old: then all get the time to beat again first.
+A worker is dead when its last beat is older than its lease, or when none of its
+sessions is left: so ends whoever is killed. Both are seen in several looks and once
+more under its row's lock. After a pause of the database or a jump of its clock every
+beat looks old, after a restart no session is left: then all get the time to come back.
 """
 
 import logging
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from apps.runs import store
-from apps.runs.store import Orphan, Settlement
+from apps.runs.store import Look, Orphan, Settlement
+from apps.runtime.clock import Clock, strayed
 from apps.runtime.sessions import Connection
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
-from chrono.rules.instants import Millis
-from chrono.rules.lease import ALL_BEATEN_AFTER, LEASE_TTL
+from chrono.rules.instants import MINUTE, SECOND, Millis
+from chrono.rules.lease import (
+    ALL_BEATEN_AFTER,
+    CROWD_LOOK_AFTER,
+    GONE_AFTER,
+    LEASE_TTL,
+    SECOND_LOOK_AFTER,
+    SESSIONS_BACK_AFTER,
+    SUSPECT_AFTER,
+    dead_after,
+)
 from chrono.rules.retry import Bury, Failure
 from chrono.rules.states import Reason, RunState
 
 log = logging.getLogger("chrono.runs")
 
 ORPHANS = 500
+SWEPT_AFTER: Millis = MINUTE
+"""So long a dead worker's runs are looked for: an open claim may still bring some."""
+ALL_ORPHANS_EVERY: Millis = 30 * SECOND
+"""How often leases are looked for whose worker has no row, or was swept before."""
 LOST = "The worker stopped beating; what it did before is unknown."
+
+type Since = dict[uuid.UUID, Millis]
 
 
 @dataclass(slots=True, kw_only=True)
 class Sweep:
-    """Call :meth:`step` every two seconds; it remembers whom it suspects."""
+    """Call :meth:`step` every second; it remembers whom it suspects since when.
 
-    suspects: set[uuid.UUID] = field(default_factory=set)
-    patient_until: Millis = 0
+    ``horizon`` returns up to where timers have buckets.
+    """
+
+    horizon: Callable[[], Millis]
+    _silent: Since = field(default_factory=dict)
+    _gone: dict[uuid.UUID, tuple[Millis, Millis]] = field(default_factory=dict)
+    """Since when, by the clock and by the database's."""
+    _dead: Since = field(default_factory=dict)
+    _patient_until: Millis = 0
+    _sessions_from: Millis = 0
+    _orphans_from: Millis = 0
 
     def be_patient(self, now: Millis) -> None:
-        """Take nobody for dead until every living worker has beaten again."""
-        self.patient_until = now + ALL_BEATEN_AFTER
-        self.suspects = set()
+        """Take nobody's silence for death until every living worker could beat again.
 
-    def step(self, conn: Connection, *, now: Millis, horizon: Millis) -> int:
-        """Bury workers stale in two looks in a row; return how many runs came back."""
-        if now >= self.patient_until:
-            self._bury(conn)
-        rescued = 0
-        while orphans := store.list_orphans(conn, limit=ORPHANS):
-            settled = rescue(conn, orphans, now=now, horizon=horizon)
-            rescued += settled
-            if settled < ORPHANS:
-                break
+        For when nobody watched: the database may have been away.
+        """
+        self._patient_until = now + ALL_BEATEN_AFTER
+        self._silent = {}
+
+    def distrust_sessions(self, now: Millis) -> None:
+        """Take nobody for dead for want of a session: all may have been cut off."""
+        self._sessions_from = now + SESSIONS_BACK_AFTER
+        self._gone = {}
+
+    def step(self, conn: Connection, *, clock: Clock) -> int:
+        """Bury who is dead; return how many runs came back."""
+        before = clock.now()
+        look = store.look_at_workers(conn, quiet=SUSPECT_AFTER)
+        now = clock.now()
+        if strayed(clock, look.at, since=before):
+            self.be_patient(now)
+        buried = self._bury_gone(conn, look, now) + self._bury_silent(conn, look, now)
+        return self._rescue(conn, look.dead.union(buried), now)
+
+    def _bury_silent(
+        self, conn: Connection, look: Look, now: Millis
+    ) -> list[uuid.UUID]:
+        if now < self._patient_until:
+            return []
+        self._silent = {w: self._silent.get(w, now) for w in look.silent}
+        suspects = _seen_for(self._silent, SECOND_LOOK_AFTER, now)
+        if not suspects:
+            return []
+        theirs, of_all = store.count_leases(conn, workers=suspects)
+        wait = dead_after(theirs=theirs, of_all=of_all)
+        if wait == CROWD_LOOK_AFTER:
+            suspects = _seen_for(self._silent, wait, now)
+        buried = store.mark_dead_if_stale(conn, workers=suspects, ttl=LEASE_TTL)
+        if buried:
+            log.warning("%s workers stopped beating and are dead", len(buried))
+        return buried
+
+    def _bury_gone(self, conn: Connection, look: Look, now: Millis) -> list[uuid.UUID]:
+        if now < self._sessions_from or look.up_for < SESSIONS_BACK_AFTER:
+            self._gone = {}
+            return []
+        self._gone = {w: self._gone.get(w, (now, look.at)) for w in look.gone}
+        suspects = {
+            w: at for w, (seen, at) in self._gone.items() if now - seen >= GONE_AFTER
+        }
+        if not suspects:
+            return []
+        buried = store.mark_dead_if_gone(conn, since=suspects)
+        for worker in suspects:
+            # One that is not buried has beaten, or is back: it is seen anew.
+            del self._gone[worker]
+        if buried:
+            log.warning("%s workers have no session left and are dead", len(buried))
+        return buried
+
+    def _rescue(self, conn: Connection, dead: frozenset[uuid.UUID], now: Millis) -> int:
+        self._dead = {w: self._dead.get(w, now) for w in dead}
+        if not dead and now < self._orphans_from:
+            return 0
+        self._orphans_from = now + ALL_ORPHANS_EVERY
+        rescued = rescue_all(conn, now=now, horizon=self.horizon)
+        if swept := _seen_for(self._dead, SWEPT_AFTER, now):
+            store.mark_swept(conn, workers=swept)
         return rescued
 
-    def _bury(self, conn: Connection) -> None:
-        stale = set(store.list_stale_workers(conn, ttl=LEASE_TTL))
-        confirmed = self.suspects & stale
-        self.suspects = stale - confirmed
-        if confirmed:
-            buried = store.mark_dead_if_stale(
-                conn, workers=sorted(confirmed), ttl=LEASE_TTL
-            )
-            log.warning("%s workers stopped beating and are dead", len(buried))
+
+def _seen_for(since: Since, wait: Millis, now: Millis) -> list[uuid.UUID]:
+    """Return those that have been seen for so long, in the order of their ids."""
+    return sorted(worker for worker, at in since.items() if now - at >= wait)
+
+
+def rescue_all(conn: Connection, *, now: Millis, horizon: Callable[[], Millis]) -> int:
+    """Settle what dead and missing workers hold; return how many runs came back."""
+    rescued = 0
+    while orphans := store.list_orphans(conn, limit=ORPHANS):
+        settled = rescue(conn, orphans, now=now, horizon=horizon())
+        rescued += settled
+        if settled < ORPHANS:
+            break
+    return rescued
 
 
 def rescue(

@@ -1,7 +1,8 @@
 """A parent that forks its worker processes, keeps them running and stops them together.
 
 It forks before any thread or connection exists: what is forked with them is broken in
-the child. The parent itself does nothing else, so nothing in it can break.
+the child. The parent itself does nothing else, so nothing in it can break. What is to
+be done about a child that died is done by another one.
 """
 
 import contextlib
@@ -11,6 +12,8 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 log = logging.getLogger("chrono.process")
 
@@ -22,26 +25,40 @@ STOPPED_BY = (signal.SIGTERM, signal.SIGINT)
 HOPELESS = 2
 """The exit code of a child that another start would not help."""
 
-Child = Callable[[int], int]
-"""Runs in a child: given the lifeline, returns the exit code. The lifeline is a
-descriptor that becomes readable when the parent is gone."""
+WILL_BYTES = 65_536
+
+Child = Callable[[int, int], int]
+"""Runs in a child: given the lifeline and the will, returns the exit code. The lifeline
+is a descriptor that becomes readable when the parent is gone. What is written to that
+of the will, which never blocks, is for the heir if the child dies."""
+Heir = Callable[[bytes], None]
+"""Runs in a process of its own, given the will of a child that died."""
 
 
-def supervise(child: Child, *, count: int) -> int:
+def supervise(child: Child, *, count: int, heir: Heir) -> int:
     """Keep ``count`` processes running until SIGTERM or SIGINT; return the exit code.
 
     Signals are passed on to all. 0 means that every child ended with 0 after being told
     to stop. A child that ends unasked is started again after 1, 2, 4 … 30 s, unless its
-    exit code is HOPELESS: then all are stopped. Call it on the main thread.
+    exit code is HOPELESS: then all are stopped. One that ends otherwise than by 0 and
+    has left a will gets the ``heir``. Call it on the main thread.
     """
-    return _Parent(child, count).run()
+    return _Parent(child, count, heir).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Birth:
+    at: float
+    will: int
 
 
 class _Parent:
-    def __init__(self, child: Child, count: int) -> None:
+    def __init__(self, child: Child, count: int, heir: Heir) -> None:
         self._child = child
         self._count = count
-        self._born: dict[int, float] = {}
+        self._heir = heir
+        self._born: dict[int, _Birth] = {}
+        self._heirs: set[int] = set()
         self._due: list[float] = []
         self._delay = FIRST_DELAY_S
         self._stopping = False
@@ -60,8 +77,8 @@ class _Parent:
         self._inner = (ear, bell)
         try:
             for _ in range(self._count):
-                self._fork()
-            while self._born or (self._due and not self._stopping):
+                self._bear()
+            while self._born or self._heirs or (self._due and not self._stopping):
                 self._wait(ear)
         finally:
             signal.set_wakeup_fd(-1)
@@ -90,15 +107,26 @@ class _Parent:
                 os.kill(pid, number)
 
     def _reap(self) -> None:
-        while self._born:
+        while self._born or self._heirs:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            born = self._born.pop(pid, None)
-            if born is not None:
-                self._bury(
-                    pid, os.waitstatus_to_exitcode(status), time.monotonic() - born
-                )
+            self._heirs.discard(pid)
+            birth = self._born.pop(pid, None)
+            if birth is not None:
+                code = os.waitstatus_to_exitcode(status)
+                self._execute_will(birth.will, code)
+                self._bury(pid, code, time.monotonic() - birth.at)
+
+    def _execute_will(self, will: int, code: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            if code and (text := os.read(will, WILL_BYTES)):
+                self._heirs.add(self._fork(partial(self._inherit, text)))
+        os.close(will)
+
+    def _inherit(self, text: bytes) -> int:
+        self._heir(text)
+        return 0
 
     def _bury(self, pid: int, code: int, lived: float) -> None:
         if self._stopping:
@@ -124,17 +152,24 @@ class _Parent:
         ripe = [due for due in self._due if due <= now]
         for due in ripe:
             self._due.remove(due)
-            self._fork()
+            self._bear()
 
-    def _fork(self) -> None:
+    def _bear(self) -> None:
+        will, pen = os.pipe()
+        os.set_blocking(will, False)
+        os.set_blocking(pen, False)
+        pid = self._fork(partial(self._child, self._lifeline, pen))
+        os.close(pen)
+        self._born[pid] = _Birth(time.monotonic(), will)
+
+    def _fork(self, live: Callable[[], int]) -> int:
         # A signal that meets the child before it has forgotten the parent's handlers
         # would be swallowed by them: it waits until then.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPED_BY)
         pid = os.fork()
         if pid:
-            self._born[pid] = time.monotonic()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPED_BY)
-            return
+            return pid
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -143,7 +178,7 @@ class _Parent:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPED_BY)
             for fd in (*self._inner, self._mouth):
                 os.close(fd)
-            code = self._child(self._lifeline)
+            code = live()
         except BaseException:
             # Nothing may climb into the parent's code.
             log.exception("a process failed")

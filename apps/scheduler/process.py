@@ -20,6 +20,7 @@ from apps.scheduler.cache import Cache
 from apps.scheduler.dispatcher import CATCHUP_RATE, Dispatcher
 from apps.scheduler.leadership import Leadership
 from apps.scheduler.store import FIRING
+from apps.scheduler.sweeper import Sweeper
 from apps.scheduler.upkeep import Upkeep
 from chrono.rules import zones
 from chrono.rules.errors import ChronoError
@@ -98,6 +99,12 @@ class Scheduler:
                 clock,
                 leads=lambda: 0 in dispatcher.cache.held,
             )
+            sweeper = Sweeper(
+                lambda: connect_upkeep(self._url, name="chrono sweep"),
+                clock,
+                leads=lambda: 0 in dispatcher.cache.held,
+                lost=self._served,
+            )
             self._prepare(upkeep)
             leadership = Leadership(
                 lambda: connect_leader(self._url, name="chrono leader"),
@@ -109,9 +116,11 @@ class Scheduler:
             self._served = True
             self._losses = 0
             stack.callback(upkeep.stop)
+            stack.callback(sweeper.stop)
             stack.callback(self._step_down, dispatcher, leadership, voice)
             leadership.start()
             upkeep.start()
+            sweeper.start()
             log.info(
                 "scheduler %s is up, with the time zones of %s",
                 leadership.owner,

@@ -5,10 +5,8 @@ Every piece is safe to repeat and safe beside another keeper.
 """
 
 import logging
-import threading
 from collections.abc import Callable
-
-import psycopg
+from typing import override
 
 from apps.jobs import watch
 from apps.jobs.commands import resume_due, take_back
@@ -17,17 +15,16 @@ from apps.jobs.watch import Watch
 from apps.queue import withdrawals
 from apps.queue.rotation import Rotation
 from apps.runs import days, slots
-from apps.runs.sweep import Sweep
 from apps.runtime import requests
-from apps.runtime.clock import Clock, jumped
+from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
+from apps.scheduler.keeper import Keeper
 from apps.tenants.actor import Actor
 from apps.timers import buckets
 from apps.timers.store import read_dispatch_state
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
-from chrono.rules.lease import SWEEP_EVERY
 
 log = logging.getLogger("chrono.upkeep")
 
@@ -40,7 +37,7 @@ BUCKETS_EVERY: Millis = 60_000
 DROP_EVERY: Millis = 600_000
 
 
-class Upkeep(threading.Thread):
+class Upkeep(Keeper):
     """Keeps the tables while ``leads()`` says that this process is the keeper."""
 
     def __init__(
@@ -50,69 +47,32 @@ class Upkeep(threading.Thread):
         *,
         leads: Callable[[], bool],
     ) -> None:
-        super().__init__(name="upkeep", daemon=True)
-        self._connect = connect
+        super().__init__("upkeep", connect, leads=leads, every_s=STEP_S)
         self._clock = clock
-        self._leads = leads
-        self._conn: Connection | None = None
-        self._stopping = threading.Event()
         self._rotation = Rotation()
-        self._sweep = Sweep()
         self._failures = Failures()
         self._watch = Watch()
-        self._keeps = False
         self._done: dict[str, Millis] = {}
 
     def prepare(self) -> None:
         """Make the buckets and days that are missing, before anything fires."""
-        conn = self._session()
+        conn = self.session()
         store.lock_upkeep(conn)
         try:
             self._make_room(conn, self._clock.now())
         finally:
             store.unlock_upkeep(conn)
 
-    def run(self) -> None:
-        """Step every two seconds until told to stop."""
-        while not self._stopping.wait(STEP_S):
-            if not self._leads():
-                self._keeps = False
-                self._close()
-                continue
-            try:
-                self.step()
-            except psycopg.Error as error:
-                log.warning("upkeep put off: %s", str(error).splitlines()[0])
-                self._close()
-            except Exception:
-                # Nobody would miss this thread for hours.
-                log.exception("upkeep failed, and tries again")
-                self._close()
-        self._close()
-
-    def stop(self) -> None:
-        """End the thread; returns when its present step is over, or after 2 s."""
-        self._stopping.set()
-        if self.is_alive():
-            self.join(timeout=2.0)
-
+    @override
     def step(self) -> None:
         """Do what is due of the keeper's work."""
-        conn, now = self._session(), self._clock.now()
+        conn, now = self.session(), self._clock.now()
         self._name_blockers(conn)
         state = read_dispatch_state(conn)
         self._resume(conn)
         self._take_back(conn)
         self._pause(conn, now)
         self._rotation.step(conn, current=state.slice, now=now)
-        if self._is_due("sweep", SWEEP_EVERY, now):
-            if not self._keeps or jumped(self._clock, conn):
-                # Nobody watched the beats grow old: the database may have been away.
-                self._sweep.be_patient(now)
-                self._keeps = True
-            rescued = self._sweep.step(conn, now=now, horizon=state.horizon)
-            if rescued:
-                log.warning("%s runs of dead workers are offered again", rescued)
         if self._is_due("clear", CLEAR_EVERY, now):
             withdrawals.clear(conn)
             slots.clear(conn)
@@ -179,13 +139,3 @@ class Upkeep(threading.Thread):
             return False
         self._done[work] = now
         return True
-
-    def _session(self) -> Connection:
-        if self._conn is None or self._conn.closed:
-            self._conn = self._connect()
-        return self._conn
-
-    def _close(self) -> None:
-        if self._conn is not None:
-            self._conn.close()
-            self._conn = None

@@ -1,7 +1,8 @@
 """The beat: one row for all leases of a process, on a thread and session of its own.
 
-The session also holds the worker's identity lock, so its end says at once that the
-process is gone. Neither a busy event loop nor a slow claim delays a beat.
+The session also holds the worker's identity, as its claiming and settling ones do: when
+none is left, the process is gone. Neither a busy event loop nor a slow claim delays a
+beat.
 """
 
 import asyncio
@@ -24,16 +25,21 @@ from apps.worker import store
 from apps.worker.lines import sever
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import SECOND, Millis
-from chrono.rules.lease import BEAT_EVERY, next_beat_in, trusted_until
+from chrono.rules.lease import next_beat_in, trusted_until
 
 log = logging.getLogger("chrono.worker")
 
 RETRY_AFTER: Millis = 500
-LONGEST_RETRY: Millis = 4 * SECOND
+LONGEST_RETRY: Millis = 2 * SECOND
 
-# A paused process loses its lock with its session, some time before its leases.
+# A process whose network was cut may be back before its lease ends: the server keeps
+# its session, and with it its identity, for nearly as long.
 SETTINGS = {
     **sessions.NETWORK,
+    "tcp_user_timeout": "25000",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
     "idle_session_timeout": "25000",
     "idle_in_transaction_session_timeout": "4000",
     "statement_timeout": "4000",
@@ -42,11 +48,25 @@ SETTINGS = {
 }
 
 
-def connect_beat(url: str) -> Connection:
-    """Return a session for beats; raises as :func:`apps.runtime.sessions.connect`."""
-    return sessions.connect(
+def connect_beat(url: str, *, worker: uuid.UUID) -> Connection:
+    """Return a session for beats that holds the worker's identity.
+
+    Raises as :func:`apps.runtime.sessions.connect` does.
+    """
+    conn = sessions.connect(
         url, name="chrono worker beat", settings=SETTINGS, direct=True
     )
+    return hold(conn, worker=worker)
+
+
+def hold(conn: Connection, *, worker: uuid.UUID) -> Connection:
+    """Have a session hold the worker's identity; return it, or close it and raise."""
+    try:
+        store.hold_identity(conn, worker=worker)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
 
 
 class Beat:
@@ -77,7 +97,6 @@ class Beat:
         self._loop = loop
         self._told = told
         self._conn: Connection | None = None
-        self._held = False
         self._stopping = False
         self._retry = RETRY_AFTER
         self._ear, self._mouth = os.pipe()
@@ -103,14 +122,11 @@ class Beat:
         sent = self._monotonic()
         try:
             if self._conn is None or self._conn.closed:
-                self._conn, self._held = connect_beat(self._url), False
+                self._conn = connect_beat(self._url, worker=self._worker)
             conn = self._conn
             cancelled = runs.beat_if_alive(conn, worker=self._worker)
             if cancelled is not None:
                 self.trusted_until = trusted_until(sent)
-                self._held = self._held or store.hold_identity(
-                    conn, worker=self._worker
-                )
                 self.horizon = timers.read_dispatch_state(conn).horizon
                 self._clock.probe_if_old(conn)
         except (psycopg.Error, ChronoError) as error:
@@ -124,7 +140,7 @@ class Beat:
         if not self._clock.fit:
             # Nothing is claimed until it is: see to it soon.
             return max(self._clock.probe_in(), RETRY_AFTER)
-        return next_beat_in(sent, self._monotonic()) if self._held else BEAT_EVERY // 10
+        return next_beat_in(sent, self._monotonic())
 
     def _run(self) -> None:
         while not self._stopping:

@@ -18,7 +18,7 @@ from apps.runs.store import Settlement
 from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection, connect_hot
 from apps.timers import store as timers
-from apps.worker.beats import Beat
+from apps.worker.beats import Beat, hold
 from apps.worker.children import Children
 from apps.worker.claims import Claimer
 from apps.worker.config import Config
@@ -176,6 +176,7 @@ class Life:
                 pid=os.getpid(),
                 concurrency=self._config.concurrency,
                 queues=self._config.queues,
+                held=True,
             )
             return timers.read_dispatch_state(conn).horizon
 
@@ -275,10 +276,11 @@ class Life:
             self._lost.exception()
 
     def _line(self, name: str) -> Line:
-        url = self._config.url
-        return Line(
-            name, connect=lambda: connect_hot(url, name=f"chrono worker {name}")
-        )
+        def connect() -> Connection:
+            conn = connect_hot(self._config.url, name=f"chrono worker {name}")
+            return hold(conn, worker=self.worker)
+
+        return Line(name, connect=connect)
 
     def _monotonic(self) -> Millis:
         return int(self._loop.time() * 1000)

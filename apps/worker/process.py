@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import uuid
+from collections.abc import Callable
 from functools import partial
 
 import psycopg
@@ -14,6 +15,7 @@ from apps.worker.child import serve_child
 from apps.worker.children import Children
 from apps.worker.config import Config
 from apps.worker.handlers.http import Transport
+from apps.worker.heir import bequeath
 from apps.worker.life import Life, LifeLost
 from apps.worker.nursery import start_nursery
 from chrono.tasks import Registry
@@ -37,9 +39,12 @@ class Worker:
         *,
         registry: Registry,
         nursery: socket.socket | None = None,
+        begins: Callable[[uuid.UUID], None] | None = None,
     ) -> None:
+        """``begins`` is told of each life, before it holds anything."""
         self._nursery = nursery
         self.config = config
+        self._begins = begins
         self._registry = registry
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -93,6 +98,8 @@ class Worker:
                 children=children,
                 previous=previous,
             )
+            if self._begins is not None:
+                self._begins(life.worker)
             facts = {
                 "worker": life.worker,
                 "queues": ",".join(self.config.queues),
@@ -124,10 +131,17 @@ class Worker:
             pass
 
 
-def serve(config: Config, *, registry: Registry, lifeline: int | None = None) -> int:
+def serve(
+    config: Config,
+    *,
+    registry: Registry,
+    lifeline: int | None = None,
+    will: int | None = None,
+) -> int:
     """Run a worker in this process until a signal; return the exit code.
 
-    ``lifeline`` is a descriptor that becomes readable when the parent process is gone.
+    ``lifeline`` is a descriptor that becomes readable when the parent process is gone,
+    ``will`` one to write down who this is, for the case of death.
     Raises ChronoError as :meth:`Worker.run` does. End the process soon afterwards, by
     ``os._exit``: a thread that a handler hangs in would hold up any other end.
     """
@@ -140,7 +154,12 @@ def serve(config: Config, *, registry: Registry, lifeline: int | None = None) ->
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     async def main() -> bool:
-        worker = Worker(config, registry=registry, nursery=nursery)
+        worker = Worker(
+            config,
+            registry=registry,
+            nursery=nursery,
+            begins=None if will is None else partial(bequeath, will),
+        )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)

@@ -11,7 +11,7 @@ from apps.runs.sweep import Sweep
 from apps.timers.store import read_dispatch_state
 from chrono.rules import oracle
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, format_instant
-from chrono.rules.lease import LEASE_TTL
+from chrono.rules.lease import CROWD_LOOK_AFTER, LEASE_TTL
 from chrono.rules.states import Outcome, Reason, RunState
 from tests.cases.fires import at
 from tests.scheduler.conftest import NOON, Leader
@@ -178,10 +178,10 @@ def test_b28_a_manual_run_whose_worker_died_is_offered_again(leader: Leader) -> 
         "UPDATE chrono_worker SET beat_at = clock_timestamp() - %s * interval '1 ms'",
         [LEASE_TTL + 1],
     )
-    sweep = Sweep()
-    horizon = read_dispatch_state(leader.conn).horizon
+    sweep = Sweep(horizon=lambda: read_dispatch_state(leader.conn).horizon)
     for _ in range(2):
-        sweep.step(leader.conn, now=leader.clock.moment, horizon=horizon)
+        sweep.step(leader.conn, clock=leader.clock)
+        leader.clock.moment += CROWD_LOOK_AFTER
     leader.run_to(leader.clock.moment + MINUTE)
     [again] = leader.claim()
     assert (again.run_id, again.attempt) == (run, 2)

@@ -249,5 +249,5 @@ def test_the_keeper_does_it_and_a_busy_job_waits(dsn, keeper, caplog, monkeypatc
     assert "wait to be paused" in caplog.text
     monkeypatch.setattr(failures, "pause_if_unchanged", pause)
     upkeep.step()
-    upkeep._close()
+    upkeep.close()
     assert stands(keeper, job)[:2] == (True, "scheduler")

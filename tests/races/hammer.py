@@ -446,8 +446,9 @@ class Upkeep(Actor):
             )
         current = self.ring.step(self.conn, current=state.slice, now=now)
         self.count("turns of the ring", current != state.slice)
-        stale = runs.list_stale_workers(self.sweeper, ttl=DEAD_AFTER)
-        if stale:
+        look = runs.look_at_workers(self.sweeper, quiet=DEAD_AFTER)
+        if look.silent:
+            stale = sorted(look.silent)
             runs.mark_dead_if_stale(self.sweeper, workers=stale, ttl=DEAD_AFTER)
         if orphans := runs.list_orphans(self.sweeper, limit=500):
             rescued = rescue(self.sweeper, orphans, now=now, horizon=state.horizon)

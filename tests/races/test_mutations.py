@@ -464,6 +464,13 @@ MUTATIONS = [
         red=psycopg.errors.UniqueViolation,
     ),
     Mutation(
+        rule="who beat since its sessions were missed lives",
+        scenario=test_settle.test_beat_and_burial_of_who_has_no_session_in_every_order,
+        statement="mark_dead_if_gone",
+        old="w.beat_at < to_timestamp(l.since / 1000.0::float8)",
+        new="l.since > 0",
+    ),
+    Mutation(
         rule="the beat tells of runs withdrawn under an open claim",
         scenario=cancel_of_a_claim,
         statement="beat_if_alive",
@@ -533,7 +540,8 @@ MUTATIONS = [
         rule="a worker is dead only if it is stale once its row is locked",
         scenario=test_settle.test_beat_and_burial_in_every_order,
         statement="mark_dead_if_stale",
-        old="AND w.beat_at < clock_timestamp() - %(ttl)s::bigint * interval '1 ms'",
+        old="AND w.beat_at NOT BETWEEN clock_timestamp() - %(ttl)s::bigint * "
+        "interval '1 ms' AND clock_timestamp() + %(ttl)s::bigint * interval '1 ms'",
         new="AND %(ttl)s::bigint > 0",
     ),
     Mutation(

@@ -359,6 +359,13 @@ def test_the_beat_reads_no_more_than_its_own_leases(hot: Connection) -> None:
     assert not scanned(found) - {"chrono_withdrawn"}
 
 
+def test_the_sweep_looks_at_the_workers_that_are_not_swept_alone(
+    hot: Connection,
+) -> None:
+    found = explain(hot, "runs", "look_at_workers")
+    assert indexes(found, "chrono_worker") == {"chrono_worker_unswept"}
+
+
 def pruned_at_run_time(found: list[Node]) -> list[Node]:
     """Return the leaves that a plan looks up by a value of another row."""
     return [

@@ -237,6 +237,30 @@ def test_beat_and_burial_in_every_order(world: World) -> None:
         assert buried == trace.before("bury.commit", "beat.commit"), trace
 
 
+def test_beat_and_burial_of_who_has_no_session_in_every_order(world: World) -> None:
+    worker, sweeper = world.worker("worker"), world.session("sweeper")
+    for order in orders(3, 3):
+        world.observer.execute(
+            "UPDATE chrono_worker SET dead = false, held = true,"
+            " beat_at = now() - interval '1 s'"
+        )
+        bury = partial(
+            runs.mark_dead_if_gone, sweeper.conn, since={worker.id: world.now()}
+        )
+        beat = partial(runs.beat_if_alive, worker.conn, worker=worker.id)
+        trace = play(
+            world.stage,
+            order,
+            (worker.actor, held("beat", beat, worker.actor)),
+            (sweeper, held("bury", bury, sweeper)),
+        )
+        assert not trace.errors, trace
+        buried = trace.values["bury"] == [worker.id]
+        # Whoever comes first decides: never both, never neither.
+        assert (trace.values["beat"] is None) == buried, trace
+        assert buried == trace.before("bury.commit", "beat.commit"), trace
+
+
 # Cancel, while the run moves from table to table.
 
 

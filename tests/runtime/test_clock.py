@@ -14,7 +14,7 @@ from apps.runtime.clock import (
     WORST_BOUND,
     DatabaseClock,
     ManualClock,
-    jumped,
+    strayed,
 )
 from apps.runtime.sessions import Connection, connect_hot
 from chrono.rules.instants import HOUR
@@ -180,16 +180,13 @@ def test_a_monotonic_clock_that_goes_back_is_probed_at_once(conn: Connection) ->
     assert clock.probe_in() == 0
 
 
-def test_a_jump_of_the_database_is_seen_before_the_next_probe(
-    conn: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jump_of_the_database_is_seen_before_the_next_probe(conn: Connection) -> None:
     clock = DatabaseClock(conn)
-    assert not jumped(clock, conn)
-    real = store.read_clock
-    for jump, seen in ((HOUR, True), (-HOUR, True), (JUMP / 2, False)):
-        monkeypatch.setattr(store, "read_clock", lambda conn, j=jump: real(conn) + j)
-        assert jumped(clock, conn) == seen
-    assert not jumped(ManualClock(5), conn)
+    since, told = clock.now(), store.read_clock(conn)
+    assert not strayed(clock, told, since=since)
+    for jump, seen in ((HOUR, True), (-HOUR, True), (JUMP // 2, False)):
+        assert strayed(clock, told + int(jump), since=since) == seen
+    assert not strayed(ManualClock(5), told, since=5)
 
 
 def test_it_is_probed_again_when_the_last_probe_is_old(

@@ -1,19 +1,16 @@
 """The keeper of the tables on a fresh database."""
 
 import queue
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 import pytest
 
-from apps.runs import store as runs
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_upkeep
 from apps.scheduler.upkeep import Upkeep
 from apps.timers.store import read_dispatch_state
 from chrono.rules.instants import Millis, to_millis
-from chrono.rules.lease import ALL_BEATEN_AFTER, SWEEP_EVERY
 from tests.support import pg
 from tests.support.seed import make_job, make_ready
 
@@ -42,7 +39,7 @@ def upkeep(dsn: str, clock: ManualClock) -> Iterator[Upkeep]:
     )
     yield keeper
     keeper.stop()
-    keeper._close()
+    keeper.close()
 
 
 def leaves(conn: Connection, parent: str) -> set[str]:
@@ -149,7 +146,7 @@ def test_a_piece_of_work_that_fails_oddly_does_not_end_the_keeper(
         tried.put(1)
         raise ValueError("odd")
 
-    monkeypatch.setattr("apps.scheduler.upkeep.STEP_S", 0.01)
+    upkeep.every_s = 0.01
     monkeypatch.setattr(upkeep, "step", fail)
     upkeep.start()
     assert [tried.get(timeout=10) for _ in range(2)] == [1, 1]
@@ -182,51 +179,6 @@ def test_keys_of_requests_and_sessions_that_are_over_are_deleted(
         ("django_session", "session_key"),
     ):
         assert conn.execute(f"SELECT {column} FROM {table}").fetchall() == [("new",)]
-
-
-def a_silent_worker(conn: Connection) -> uuid.UUID:
-    """Register a worker whose lease is long over."""
-    worker = uuid.uuid4()
-    runs.register_worker(
-        conn, worker=worker, host="t", pid=1, concurrency=1, queues=["default"]
-    )
-    conn.execute("UPDATE chrono_worker SET beat_at = now() - interval '1 h'")
-    return worker
-
-
-def is_dead(conn: Connection) -> bool:
-    [(dead,)] = conn.execute("SELECT dead FROM chrono_worker").fetchall()
-    return bool(dead)
-
-
-def test_a_new_keeper_takes_nobody_for_dead_at_once(
-    conn: Connection, upkeep: Upkeep, clock: ManualClock
-) -> None:
-    upkeep.prepare()
-    a_silent_worker(conn)
-    begun = clock.moment
-    while not is_dead(conn):
-        assert clock.moment < begun + 2 * ALL_BEATEN_AFTER
-        clock.moment += SWEEP_EVERY
-        upkeep.step()
-    assert clock.moment > begun + ALL_BEATEN_AFTER
-
-
-def test_after_a_jump_of_the_database_s_clock_nobody_is_taken_for_dead_either(
-    conn: Connection,
-    upkeep: Upkeep,
-    clock: ManualClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    upkeep.prepare()
-    upkeep.step()
-    clock.moment += ALL_BEATEN_AFTER
-    a_silent_worker(conn)
-    monkeypatch.setattr("apps.scheduler.upkeep.jumped", lambda clock, conn: True)
-    for _ in range(3):
-        clock.moment += SWEEP_EVERY
-        upkeep.step()
-    assert not is_dead(conn)
 
 
 def test_the_log_names_who_keeps_our_sessions_waiting(

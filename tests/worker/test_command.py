@@ -2,9 +2,12 @@
 
 import os
 import signal
+import time
 
 import pytest
 
+from apps.runs.sweep import Sweep
+from apps.runtime.clock import DatabaseClock
 from tests.support.seed import make_job, make_ready
 from tests.worker.support import count, settled, wait_for
 
@@ -60,13 +63,49 @@ def test_a_process_that_dies_is_replaced(start, connect):
     process = start("--processes", "2")
     victim, survivor = living(conn, 2)
     os.kill(victim, signal.SIGKILL)
-    # Nobody sweeps here: the row of the dead one stays as it was.
-    pids = living(conn, 3)
-    assert {victim, survivor} < set(pids)
+    wait_for(lambda: living(conn, 2)[0] == survivor)
     process.send_signal(signal.SIGINT)
     text = output(process)
     assert process.returncode == 0
     assert "a process ended; another starts in 1 s" in text
+
+
+def test_a_parent_hands_back_what_its_dead_child_held_within_a_second(start, connect):
+    conn = connect()
+    process = start("--processes", "2", CHRONO_TASK_MODULES="tests.worker.probe")
+    pids = living(conn, 2)
+    job = make_job(conn, target={"kind": "task", "name": "hang"})
+    make_ready(conn, job, count=60)
+    wait_for(lambda: count(conn, "ready") == 0)
+    [(held,)] = conn.execute(
+        "SELECT count(*) FROM chrono_lease l JOIN chrono_worker w ON w.id = l.worker"
+        " WHERE pid = %s",
+        [pids[0]],
+    ).fetchall()
+    assert held
+    os.kill(pids[0], signal.SIGKILL)
+    begun = time.monotonic()
+    wait_for(lambda: count(conn, "timer_far") + count(conn, "timer") == held)
+    assert time.monotonic() - begun < 1
+    assert count(conn, "lease") == 60 - held
+    process.kill()
+
+
+def test_the_process_of_a_killed_worker_is_found_by_its_sessions(
+    start, connect, dsn, monkeypatch
+):
+    monkeypatch.setattr("apps.runs.sweep.GONE_AFTER", 100)
+    monkeypatch.setattr("apps.runs.sweep.SESSIONS_BACK_AFTER", 0)
+    conn = connect()
+    process = start(CHRONO_TASK_MODULES="tests.worker.probe")
+    living(conn, 1)
+    make_ready(conn, make_job(conn, target={"kind": "task", "name": "hang"}), count=3)
+    wait_for(lambda: count(conn, "lease") == 3)
+    sweep, clock = Sweep(horizon=lambda: 0), DatabaseClock(conn)
+    assert sweep.step(conn, clock=clock) == 0
+    process.kill()
+    wait_for(lambda: sweep.step(conn, clock=clock) == 3)
+    assert conn.execute("SELECT dead FROM chrono_worker").fetchall() == [(True,)]
 
 
 def test_without_their_parent_processes_end(start, connect):

@@ -1,11 +1,12 @@
 -- List leases whose worker is dead or has no row; the caller settles them by token.
 -- writes: nothing
+WITH orphan AS MATERIALIZED (
+    SELECT run_id, part, job_id, revision, attempt, token FROM chrono_lease
+    WHERE worker NOT IN (SELECT id FROM chrono_worker WHERE NOT dead AND NOT swept)
+    LIMIT %(limit)s::integer
+)
 SELECT l.run_id, l.part, l.job_id, l.revision, l.attempt, l.token,
     j.deleted_at IS NOT NULL, r.retry_policy
-FROM chrono_lease l
+FROM orphan l
 LEFT JOIN chrono_job j ON j.id = l.job_id
 LEFT JOIN chrono_job_revision r ON r.job_id = l.job_id AND r.revision = l.revision
-WHERE NOT EXISTS (
-    SELECT FROM chrono_worker w WHERE w.id = l.worker AND NOT w.dead
-)
-ORDER BY l.run_id LIMIT %(limit)s::integer

@@ -7,6 +7,7 @@ WITH locked AS MATERIALIZED (
 )
 UPDATE chrono_worker w SET dead = true
 FROM locked l
-WHERE w.id = l.id AND NOT w.dead
-    AND w.beat_at < clock_timestamp() - %(ttl)s::bigint * interval '1 ms'
+WHERE w.id = l.id AND NOT w.dead AND w.beat_at NOT BETWEEN
+    clock_timestamp() - %(ttl)s::bigint * interval '1 ms'
+    AND clock_timestamp() + %(ttl)s::bigint * interval '1 ms'
 RETURNING w.id

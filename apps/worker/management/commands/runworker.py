@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.runtime.supervise import HOPELESS, supervise
 from apps.worker.config import Config, config_from
+from apps.worker.heir import inherit
 from apps.worker.process import serve
 from chrono import tasks
 from chrono.rules.errors import ChronoError
@@ -63,13 +64,15 @@ class Command(BaseCommand):
     def _run(self, config: Config, *, processes: int) -> int:
         registry = tasks.discover()
 
-        def child(lifeline: int | None) -> int:
+        def child(lifeline: int | None, will: int | None) -> int:
             try:
-                return serve(config, registry=registry, lifeline=lifeline)
+                return serve(config, registry=registry, lifeline=lifeline, will=will)
             except ChronoError as error:
                 self.stderr.write(f"error: {' '.join(error.message.split())}")
                 return HOPELESS
 
         if processes == 1:
-            return child(None)
-        return supervise(child, count=processes)
+            return child(None, None)
+        return supervise(
+            child, count=processes, heir=lambda will: inherit(config.url, will)
+        )
