@@ -21,10 +21,12 @@ AT_ONCE = {"max_attempts": 4, "backoff": {"base_ms": 0, "cap_ms": 0}}
 
 @pytest.fixture
 def worker(start):
-    """A worker that knows the isolated tasks."""
+    """Starts a worker that knows the isolated tasks, and lends it once it is there."""
 
     def begin(*arguments):
-        return start(*arguments, CHRONO_TASK_MODULES="tests.worker.isolated")
+        process = start(*arguments, CHRONO_TASK_MODULES="tests.worker.isolated")
+        heard(process, "worker starts")
+        return process
 
     return begin
 
@@ -70,7 +72,7 @@ def test_isolated_runs_are_executed_and_leave_their_results(worker, connect):
     make_ready(conn, task_job(conn, "echo", payload=payload))
     make_ready(conn, task_job(conn, "object"))
     process = worker("--concurrency", "4")
-    rows = settled(conn, 23)
+    rows = settled(conn, 23, timeout=30)
     assert {row[1] for row in rows} == {RunState.SUCCESS}
     *plain, aware, echoed, note = [row[4] for row in rows]
     # Processes are taken again, and are none of the worker.
@@ -105,7 +107,7 @@ def test_a_task_that_ends_its_process_costs_its_own_run_an_attempt(
     make_ready(conn, task_job(conn, "neighbour"), count=50)
     make_ready(conn, task_job(conn, "pid"), count=10)
     process = worker("--concurrency", "20")
-    rows = settled(conn, 60)
+    rows = settled(conn, 60, timeout=30)
     assert {row[1] for row in rows} == {RunState.SUCCESS}
     assert [row[:2] for row in waiting(conn)] == [(run, 2)]
     [(found, error)] = attempts(conn)
@@ -124,7 +126,7 @@ def test_e01_a_run_that_kills_its_process_ends_in_the_dead_letters(worker, conne
     process = worker()
     for attempt in (2, 3):
         offered_again(conn, run, attempt)
-    rows = settled(conn, 21)
+    rows = settled(conn, 21, timeout=30)
     assert rows[0] == (run, RunState.DEAD, Reason.ATTEMPTS_EXHAUSTED, 3, None)
     assert {row[1:4] for row in rows[1:]} == {(RunState.SUCCESS, None, 1)}
     [(errors,)] = conn.execute("SELECT errors FROM chrono_dead_letter").fetchall()
@@ -138,7 +140,7 @@ def test_memory_within_the_bound_is_had(worker, connect):
     # 8 times, since what one run took is no other's.
     make_ready(conn, task_job(conn, "hog", payload=8), count=8)
     process = worker("--concurrency", "2")
-    assert [row[4] for row in settled(conn, 8)] == [8] * 8
+    assert [row[4] for row in settled(conn, 8, timeout=30)] == [8] * 8
     stopped(process)
 
 
@@ -202,7 +204,7 @@ def test_a_process_with_a_thread_left_behind_is_not_taken_again(worker, connect)
     conn = connect()
     make_ready(conn, task_job(conn, "leave_thread"), count=3)
     process = worker("--concurrency", "1")
-    pids = [row[4] for row in settled(conn, 3)]
+    pids = [row[4] for row in settled(conn, 3, timeout=30)]
     assert len(set(pids)) == 3
     wait_for(lambda: all(map(gone, pids)))
     stopped(process)
@@ -233,7 +235,7 @@ def test_a_cancel_travels_into_the_process(worker, connect):
     # At the next beat, and for who does not listen after a grace besides.
     wait_for(lambda: count(conn, "run") == 3, timeout=25)
     ended = (RunState.CANCELLED, Reason.OPERATOR, 1, None)
-    assert settled(conn, 3) == [(run, *ended) for run in runs]
+    assert settled(conn, 3, timeout=30) == [(run, *ended) for run in runs]
     wait_for(lambda: count(conn, "progress") == 0)
     stopped(process)
 
@@ -277,7 +279,6 @@ def test_a_killed_worker_takes_its_processes_along(worker, connect):
 def test_without_the_process_that_forks_a_worker_gives_up(worker, connect):
     conn = connect()
     process = worker()
-    heard(process, "worker starts")
     [nursery] = psutil.Process(process.pid).children()
     nursery.kill()
     text, _ = process.communicate(timeout=20)
