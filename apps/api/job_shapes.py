@@ -25,6 +25,7 @@ from apps.jobs.target import METHODS
 from chrono.rules.policy import (
     CATCHUP_POLICIES,
     DEFAULT,
+    DELIVERIES,
     MOST_CONCURRENT,
     MOST_FAILURES,
     MOST_REMAINING,
@@ -71,6 +72,14 @@ CATCHUP: Schema = {
     "default": DEFAULT.catchup_policy,
     "description": "What becomes of occurrences missed by more than a minute: none "
     "runs, the newest runs for all, all run, or those within `max_delay`.",
+}
+DELIVERY: Schema = {
+    "type": "string",
+    "enum": list(DELIVERIES),
+    "default": DEFAULT.delivery,
+    "description": "Of a run whose worker is lost: it begins again, or is `unknown` "
+    "until a person resolves it. A job that is delivered at most once has one attempt, "
+    "whatever its retry_policy says.",
 }
 SWITCHES: dict[str, Schema] = {
     "max_delay": {
@@ -170,17 +179,50 @@ RETRY: Schema = record(
             "type": "array",
             "items": {"type": "string", "enum": list(SELECTABLE)},
         },
+        "budget": {
+            **record(
+                {
+                    "ratio": {"type": "number", "minimum": 0, "maximum": 1},
+                    "min_concurrent": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "maximum": 1_000,
+                    },
+                },
+                required=[],
+            ),
+            "description": "Of all retries to the same target: this share of the first "
+            "attempts of the last minute, and a few whatever their number. Left out "
+            "where it is 0.1 and 5.",
+        },
+        "circuit_breaker": {
+            **record(
+                {
+                    "failure_threshold": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 10_000,
+                    },
+                    "open_duration_s": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 86_400,
+                    },
+                    "half_open_probes": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 100,
+                    },
+                },
+                required=[],
+            ),
+            "description": "After how many failures in a row the target is left alone, "
+            "for how long, and how many runs probe it then. Left out where it is 20, "
+            "30 and 1.",
+        },
     },
     required=[],
 )
-RETRY_REQUEST: Schema = {
-    **RETRY,
-    "properties": {
-        **RETRY["properties"],
-        "budget": {"type": "object", "description": "Checked, not used yet."},
-        "circuit_breaker": {"type": "object", "description": "Checked, not used yet."},
-    },
-}
 COMMON: dict[str, Schema] = {
     "name": NAME,
     "tags": {
@@ -199,6 +241,7 @@ COMMON: dict[str, Schema] = {
     },
     "overlap_policy": OVERLAP,
     "catchup_policy": CATCHUP,
+    "delivery": DELIVERY,
     "queue": {**QUEUE, "pattern": "^[a-z0-9_.-]{1,64}$", "default": "default"},
     "priority": {**PRIORITY, "default": "normal"},
 }
@@ -208,7 +251,7 @@ REQUEST: dict[str, Schema] = {
     "time_critical": {**nullable(FLAG), "description": "No jitter at all."},
     "target": TARGET,
     "payload": {"description": "Any JSON of up to 256 KiB and 32 levels."},
-    "retry_policy": nullable(RETRY_REQUEST),
+    "retry_policy": nullable(RETRY),
     "paused": nullable(FLAG),
 }
 ONE_KIND: list[Schema] = [
@@ -289,7 +332,7 @@ ITEM_TARGET = record(
 _ALWAYS = [
     *STATED,
     *("name", "tags", "jitter_window", "overlap_policy", "queue", "priority"),
-    *("catchup_policy", *SWITCHES),
+    *("catchup_policy", "delivery", *SWITCHES),
 ]
 
 

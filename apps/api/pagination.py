@@ -38,7 +38,7 @@ def cursor_of[Key](request: Request, read: Callable[[Any], Key]) -> Key | None:
     ``read`` makes the key from what :func:`cursor` was given; whatever it raises of
     ValueError, TypeError, KeyError or IndexError means a cursor that is none of ours.
     """
-    given = query.text(request, "cursor", most=200)
+    given = query.text(request, "cursor", most=600)
     if given is None:
         return None
     try:

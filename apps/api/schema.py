@@ -4,7 +4,7 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
-from apps.api import job_shapes, past_shapes, shapes
+from apps.api import gate_shapes, job_shapes, past_shapes, shapes
 
 _MEDIA = "application/problem+json"
 _BODY_REFUSALS = ("411", "413", "415", "422")
@@ -65,6 +65,7 @@ def complete(
                 **shapes.COMPONENTS,
                 **job_shapes.COMPONENTS,
                 **past_shapes.COMPONENTS,
+                **gate_shapes.COMPONENTS,
             }.items()
         )
     )

@@ -12,8 +12,10 @@ from apps.api import (
     job_lists,
     jobs,
     past,
+    queues,
     runs,
     schedules,
+    targets,
 )
 
 app_name = "api"
@@ -42,7 +44,16 @@ resources = [
     path("runs/<str:run_id>", runs.Run.as_view(), name="run"),
     path("runs/<str:run_id>/attempts", runs.Attempts.as_view(), name="attempts"),
     path("runs/<str:run_id>/cancel", runs.Cancel.as_view(), name="cancel"),
+    path("runs/<str:run_id>/resolve", runs.Resolve.as_view(), name="resolve"),
     path("runs/<str:run_id>/reschedule", runs.Reschedule.as_view(), name="reschedule"),
+    path("queues/paused", queues.PausedQueues.as_view(), name="paused-queues"),
+    path("queues/<str:queue>/pause", queues.PauseQueue.as_view(), name="pause-queue"),
+    path(
+        "queues/<str:queue>/resume", queues.ResumeQueue.as_view(), name="resume-queue"
+    ),
+    path("targets", targets.Targets.as_view(), name="targets"),
+    path("targets/open", targets.OpenCircuit.as_view(), name="open-circuit"),
+    path("targets/close", targets.CloseCircuit.as_view(), name="close-circuit"),
     path("schedules/preview", schedules.Preview.as_view(), name="preview"),
     path("schedules/suggest", schedules.Suggest.as_view(), name="suggest"),
     path("forecast", forecast.Forecast.as_view(), name="forecast"),

@@ -24,7 +24,7 @@ from apps.jobs.public import HIDDEN, definition_fields, has_chosen_start
 from apps.jobs.store import Job
 from apps.jobs.target import METHODS, parse_target
 from apps.tenants.models import Tenant
-from chrono.rules import retry
+from chrono.rules import lint, retry
 from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis
@@ -66,9 +66,10 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
     (
-        "Retries",
+        "Delivery and retries",
         {
             "fields": [
+                "delivery",
                 ("max_attempts", "backoff_base", "backoff_cap"),
                 "retry_on",
                 "pause_on_failure",
@@ -258,6 +259,18 @@ class JobForm(forms.Form):
 
     queue = _short(max_length=200)
     priority = _choice(*(one.label for one in Priority))
+    delivery = forms.ChoiceField(
+        required=False,
+        label="If the worker of a run is lost",
+        choices=[
+            ("at_least_once", "the run begins again (at least once)"),
+            ("at_most_once", "the run waits for a person (at most once)"),
+        ],
+        help_text=(
+            "At most once: a run has one attempt. For what must not happen twice at a "
+            "target that does not honour the idempotency key, such as payroll."
+        ),
+    )
     max_attempts = forms.IntegerField(required=False, label="Attempts at most")
     backoff_base = _short(max_length=100, label="First wait up to")
     backoff_cap = _short(max_length=100, label="Waits at most")
@@ -344,6 +357,11 @@ class JobForm(forms.Form):
             del fields["timezone"]
         return fields
 
+    def surprises(self) -> list[lint.Finding]:
+        """Return what may surprise about the job besides its schedule."""
+        given = self.cleaned_data
+        return lint.of_delivery(_words(given.get("tags")), given.get("delivery", ""))
+
     def tenant_id(self) -> int | None:
         """Return whose job it is or will be; None where that is not chosen yet."""
         if self.job is not None:
@@ -366,7 +384,7 @@ class JobForm(forms.Form):
             **self.schedule_fields(),
             "key": given.get("key", "") if self.job is None else self.job.key,
             "name": given.get("name", ""),
-            "tags": given.get("tags", "").replace(",", " ").split(),
+            "tags": _words(given.get("tags")),
             "target": self._target(),
             "payload": self._payload(),
             "queue": given.get("queue") or "default",
@@ -445,7 +463,12 @@ class JobForm(forms.Form):
 
     def _retry_policy(self) -> dict[str, Any]:
         given = self.cleaned_data
-        policy: dict[str, Any] = {"retry_on": list(given.get("retry_on", []))}
+        # What the form does not show stays as it is.
+        old = {} if self.old is None else self.old.definition.retry_policy
+        policy: dict[str, Any] = {
+            name: old[name] for name in ("budget", "circuit_breaker") if name in old
+        }
+        policy["retry_on"] = list(given.get("retry_on", []))
         if given.get("max_attempts") is not None:
             policy["max_attempts"] = given["max_attempts"]
         backoff = {}
@@ -459,6 +482,10 @@ class JobForm(forms.Form):
         if backoff:
             policy["backoff"] = backoff
         return policy
+
+
+def _words(text: str | None) -> list[str]:
+    return (text or "").replace(",", " ").split()
 
 
 def initial_of(job: Job, *, clone: bool = False) -> dict[str, Any]:

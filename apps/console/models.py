@@ -66,6 +66,50 @@ class DeadLetter(TenantScoped):
         return str(self.pk)
 
 
+class Target(TenantScoped):
+    """A task or a server that failed, or that somebody looked after."""
+
+    id = models.BigIntegerField(primary_key=True)
+    tenant = models.IntegerField()
+    name = models.TextField()
+    state = models.SmallIntegerField()
+    failures = models.IntegerField()
+    changed_at = models.DateTimeField()
+    probe_at = models.DateTimeField(null=True)
+    granted = models.BigIntegerField()
+    refused = models.BigIntegerField()
+    changed_by = models.TextField()
+    note = models.TextField()
+
+    class Meta:
+        managed = False
+        db_table = "chrono_target"
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+class QueuePause(TenantScoped):
+    """A queue of which a tenant's runs are held."""
+
+    id = models.BigIntegerField(primary_key=True)
+    tenant = models.IntegerField()
+    queue = models.TextField()
+    paused_at = models.DateTimeField()
+    paused_by = models.TextField()
+    note = models.TextField()
+
+    class Meta:
+        managed = False
+        db_table = "chrono_queue_pause"
+        verbose_name = "paused queue"
+
+    @override
+    def __str__(self) -> str:
+        return self.queue
+
+
 class Worker(models.Model):
     """One start of a worker process."""
 

@@ -12,7 +12,7 @@ from apps.runtime.django_session import raw_connection
 from apps.timers import firing
 
 GROUPS = (
-    ("Work", ("Job", "Run", "DeadLetter")),
+    ("Work", ("Job", "Run", "DeadLetter", "Target", "QueuePause")),
     ("Access", ("Tenant", "ApiKey", "AuditEvent", "User")),
     ("Engine", ("Partition", "Worker")),
 )

@@ -86,6 +86,10 @@ CONSTRAINTS = {
         "chrono_progress_share",
         "chrono_progress_text",
     ),
+    "chrono_queue_pause": (
+        "chrono_queue_pause_id",
+        "chrono_queue_pause_pkey",
+    ),
     "chrono_request_key": (
         "chrono_request_key_fingerprint",
         "chrono_request_key_key",
@@ -111,6 +115,13 @@ CONSTRAINTS = {
         "chrono_run_state",
     ),
     "chrono_slot": ("chrono_slot_pkey",),
+    "chrono_target": (
+        "chrono_target_id",
+        "chrono_target_name",
+        "chrono_target_pkey",
+        "chrono_target_probes",
+        "chrono_target_state",
+    ),
     "chrono_tenant": (
         "chrono_tenant_instants",
         "chrono_tenant_name",

@@ -158,7 +158,7 @@ def _ran(conn: Connection, job: Job, run: UUID, at: Millis, now: Millis) -> Expl
     row, detail = get_run(conn, run, tenant=job.tenant)
     state = state_of(row)
     text = _ENDED.get(state, "")
-    waits = why_waiting(conn, row, now)
+    waits = why_waiting(conn, row, now, error=detail.error_reason)
     text = f"{text} {waits}".strip() if waits else text
     if state is RunState.SUCCESS and row.started_at and row.due_at:
         late = row.started_at - row.due_at

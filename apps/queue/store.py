@@ -1,7 +1,10 @@
 """The statements of this room, one function a file."""
 
+from dataclasses import dataclass
+
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
+from chrono.rules.instants import Millis, to_millis
 
 SLICES = 8
 
@@ -14,6 +17,22 @@ _TRUNCATE_SLICE = sql.load("queue", "truncate_slice")
 _TAKE_OUT_WITHDRAWN = sql.load("queue", "take_out_withdrawn")
 _HAS_WITHDRAWN = sql.load("queue", "has_withdrawn")
 _FORGET_WITHDRAWN = sql.load("queue", "forget_withdrawn")
+_INSERT_PAUSE = sql.load("queue", "insert_pause")
+_DELETE_PAUSE = sql.load("queue", "delete_pause")
+_LIST_PAUSES = sql.load("queue", "list_pauses")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRow:
+    """A queue whose runs of a tenant are held."""
+
+    tenant: int
+    queue: str
+    paused_at: Millis
+    paused_by: str
+    note: str
+    held: int | None
+    """How many runs are, up to 10,000; None where that was not asked."""
 
 
 def table_of(current: int) -> str:
@@ -68,3 +87,52 @@ def has_withdrawn(conn: Connection) -> bool:
 def forget_withdrawn(conn: Connection) -> int:
     """Forget withdrawn runs that lie nowhere any more; return how many."""
     return _FORGET_WITHDRAWN.change(conn)
+
+
+def insert_pause(
+    conn: Connection, *, tenant: int, queue: str, paused_by: str, note: str
+) -> bool:
+    """Pause a queue for a tenant; return whether it was not before."""
+    rows = _INSERT_PAUSE.run(
+        conn, {"tenant": tenant, "queue": queue, "paused_by": paused_by, "note": note}
+    )
+    return bool(rows)
+
+
+def delete_pause(conn: Connection, *, tenant: int, queue: str) -> bool:
+    """End a queue's pause; return whether there was one."""
+    return bool(_DELETE_PAUSE.run(conn, {"tenant": tenant, "queue": queue}))
+
+
+def list_pauses(
+    conn: Connection,
+    *,
+    tenant: int | None = None,
+    queue: str | None = None,
+    after: tuple[int, str] = (0, ""),
+    limit: int | None = None,
+    count: bool = False,
+) -> list[PauseRow]:
+    """Return paused queues after one, of a tenant or of all."""
+    rows = _LIST_PAUSES.run(
+        conn,
+        {
+            "tenant": tenant,
+            "queue": queue,
+            "after_tenant": after[0],
+            "after_queue": after[1],
+            "limit": limit,
+            "count": count,
+        },
+    )
+    return [
+        PauseRow(
+            tenant=row[0],
+            queue=row[1],
+            paused_at=to_millis(row[2]),
+            paused_by=row[3],
+            note=row[4],
+            held=row[5],
+        )
+        for row in rows
+    ]

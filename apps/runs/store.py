@@ -42,6 +42,8 @@ _SQL = {
         "forget_lost_slots",
         "count_ahead",
         "settle_if_leased",
+        "begin_effects",
+        "read_transaction",
         "look_at_workers",
         "mark_dead_if_stale",
         "mark_dead_if_gone",
@@ -63,6 +65,10 @@ _SQL = {
         "locate_run",
         "get_run",
         "find_skip",
+        "resolve_if_open",
+        "find_resolution",
+        "purge_resolutions",
+        "find_gate",
         "list_attempts",
         "list_runs",
         "list_job_runs",
@@ -94,6 +100,8 @@ class Lease:
     due_at: Millis
     token: uuid.UUID
     job_deleted: bool
+    gates: int = 0
+    """The number of the gates when it was claimed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +113,8 @@ class Target:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+    once: bool = False
+    """Whether its runs are begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +170,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """A transaction that has begun, for what one execution does."""
+
+    transaction: str
+    """Its id."""
+    held: bool
+    """Whether the lease is there."""
+    known: bool
+    """Whether its job is: else this is another database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
     """A lease whose worker is dead or missing."""
 
@@ -171,6 +193,8 @@ class Orphan:
     token: uuid.UUID
     job_deleted: bool
     retry_policy: dict[str, Any] | None
+    once: bool = False
+    """Whether it was to be begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +261,16 @@ class RunDetail:
     missed: Missed | None = None
     """What it stands for besides itself."""
     progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What a person said became of a run."""
+
+    state: int
+    actor: str
+    note: str
+    at: Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,9 +372,14 @@ def load_targets(
     )
     return [
         Target(
-            job_id=job, revision=rev, target=target, payload=payload, retry_policy=retry
+            job_id=job,
+            revision=rev,
+            target=target,
+            payload=payload,
+            retry_policy=retry,
+            once=once,
         )
-        for job, rev, target, payload, retry in rows
+        for job, rev, target, payload, retry, once in rows
     ]
 
 
@@ -549,6 +588,25 @@ def look_at_workers(conn: Connection, *, quiet: Millis) -> Look:
     )
 
 
+def begin_effects(
+    conn: Connection, *, run: uuid.UUID, part: int, token: uuid.UUID, job: uuid.UUID
+) -> Effects:
+    """Begin the transaction of an execution's effects; ``conn`` is within one.
+
+    Raises ``UndefinedTable`` in a database that is not Chrono's.
+    """
+    [row] = _SQL["begin_effects"].run(
+        conn, {"run": run, "part": part, "token": token, "job": job}
+    )
+    return Effects(transaction=row[0], held=row[1], known=row[2])
+
+
+def read_transaction(conn: Connection) -> str:
+    """Return the id of the transaction that ``conn`` is in."""
+    [(transaction,)] = _SQL["read_transaction"].run(conn, {})
+    return str(transaction)
+
+
 def mark_dead_if_stale(
     conn: Connection, *, workers: Sequence[uuid.UUID], ttl: Millis
 ) -> list[uuid.UUID]:
@@ -605,8 +663,9 @@ def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
             token=token,
             job_deleted=bool(deleted),
             retry_policy=policy,
+            once=once,
         )
-        for run, part, job, revision, attempt, token, deleted, policy in _SQL[
+        for run, part, job, revision, attempt, token, deleted, policy, once in _SQL[
             "list_orphans"
         ].run(conn, {"limit": limit})
     ]
@@ -831,6 +890,45 @@ def find_skip(
     return None
 
 
+def resolve_if_open(
+    conn: Connection, *, run: uuid.UUID, part: int, state: int, actor: str, note: str
+) -> bool:
+    """Write down what became of a dead or unknown run; False where nothing was."""
+    return bool(
+        _SQL["resolve_if_open"].run(
+            conn,
+            {"run": run, "part": part, "state": state, "actor": actor, "note": note},
+        )
+    )
+
+
+def find_resolution(
+    conn: Connection, *, run: uuid.UUID, part: int
+) -> Resolution | None:
+    """Return what a person said of a run, None where nobody did."""
+    for state, actor, note, at in _SQL["find_resolution"].run(
+        conn, {"run": run, "part": part}
+    ):
+        return Resolution(state=state, actor=actor, note=note, at=at)
+    return None
+
+
+def purge_resolutions(
+    conn: Connection, *, below: uuid.UUID, before: Millis, limit: int
+) -> int:
+    """Delete verdicts on lower ids that are older than an instant; return how many."""
+    return _SQL["purge_resolutions"].change(
+        conn, {"below": below, "before": before, "limit": limit}
+    )
+
+
+def find_gate(conn: Connection, *, run: uuid.UUID, part: int) -> str | None:
+    """Return the key of the gate behind which a run waits; None where it does not."""
+    for (gate,) in _SQL["find_gate"].run(conn, {"run": run, "part": part}):
+        return str(gate)
+    return None
+
+
 def list_attempts(conn: Connection, *, run: uuid.UUID, part: int) -> list[AttemptRow]:
     """Return a run's failed attempts, first to last."""
     return [
@@ -858,6 +956,7 @@ def list_runs(
     limit: int,
     final: bool,
     states: Sequence[int] | None,
+    resolved: Sequence[int],
     running: bool,
     parked: bool,
     ready: bool,
@@ -868,9 +967,9 @@ def list_runs(
 ) -> list[RunRow]:
     """Return a tenant's runs with low <= id < high, the highest id first.
 
-    ``final`` with ``states`` (None for all), ``running``, ``parked``, ``ready`` and the
-    timer ``kinds`` say which tables are looked at. Only what is over, parked or blocked
-    has a reason to ask for.
+    ``final`` with ``states`` (None for all), ``resolved`` verdicts, ``running``,
+    ``parked``, ``ready`` and the timer ``kinds`` say which tables are looked at. Only
+    what is over, parked or blocked has a reason to ask for.
     """
     rows = _SQL["list_runs"].run(
         conn,
@@ -881,6 +980,7 @@ def list_runs(
             "limit": limit,
             "final": final,
             "states": None if states is None else list(states),
+            "resolved": list(resolved),
             "running": running,
             "parked": parked,
             "ready": ready,
@@ -967,7 +1067,8 @@ def purge_dead_letters(conn: Connection, *, before: Millis, limit: int) -> int:
 
 
 def _lease(row: tuple[Any, ...]) -> Lease:
-    run, part, job, revision, tenant, attempt, fence, due_at, token, deleted = row
+    run, part, job, revision, tenant, attempt, fence, due_at = row[:8]
+    token, deleted, gates = row[8:]
     return Lease(
         run_id=run,
         part=part,
@@ -979,6 +1080,7 @@ def _lease(row: tuple[Any, ...]) -> Lease:
         due_at=to_millis(due_at),
         token=token,
         job_deleted=bool(deleted),
+        gates=gates,
     )
 
 

@@ -159,7 +159,16 @@ def verdict_on(orphan: Orphan, *, now: Millis) -> Settlement:
     """Return what becomes of a run whose worker died: again at once, or dead.
 
     A lost worker spends an attempt: else a run that kills its worker kills them all.
+    One that may be begun at most once is begun no more, and a person decides.
     """
+    if orphan.once:
+        return Settlement(
+            run_id=orphan.run_id,
+            token=orphan.token,
+            state=RunState.UNKNOWN,
+            reason=Reason.WORKER_LOST,
+            error=LOST,
+        )
     if orphan.job_deleted:
         return Settlement(
             run_id=orphan.run_id,

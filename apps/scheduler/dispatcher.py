@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
-from apps.scheduler.batches import Moment, Tags
+from apps.scheduler.batches import Fired, Moment, Tags
 from apps.scheduler.cache import Cache
 from apps.scheduler.fire import Gun, is_missed
+from apps.scheduler.gates import Gates, Keeper
 from apps.scheduler.lane import Lane
 from apps.scheduler.load import Loader
 from apps.scheduler.missed import Misser
@@ -52,7 +53,9 @@ class Dispatcher:
         self.cache = Cache(clock.now())
         self._loader = Loader(conn, self.cache, progress)
         tags = Tags()
-        self._gun = Gun(conn, self.cache, tags)
+        self._gates = Gates(conn)
+        self._keeper = Keeper(conn, self.cache, self._gates)
+        self._gun = Gun(conn, self.cache, tags, self._gates.hold)
         self._misser = Misser(conn, self.cache, tags)
         self._lane = Lane(conn, self.cache, self._loader, rate=catchup_rate)
         self._lost: list[Term] = []
@@ -68,6 +71,7 @@ class Dispatcher:
         if terms:
             self._next_look = 0
             self._lane.notice()
+            self._keeper.notice()
 
     def resign(self, parts: Iterable[int]) -> None:
         """Stop leading these partitions."""
@@ -83,6 +87,7 @@ class Dispatcher:
         """Look at once: somebody said that jobs changed."""
         self._next_look = 0
         self._lane.notice()
+        self._keeper.notice()
 
     def step(self) -> Step:
         """Look and read where it is time, fire what is due; return what came of it.
@@ -109,14 +114,19 @@ class Dispatcher:
             fired.append(self._misser.step(self._moment(), self._progress))
         if any(one.waiting for one in fired):
             self._lane.notice()
-        if now >= self._lane.due():
-            fired.append(self._lane.step(self._moment()))
+            self._keeper.notice()
+        fired += self._let_in(now)
         self._lead_anew({part for one in fired for part in one.stale})
         return Step(
             readied=sum(one.readied for one in fired),
             queues={queue for one in fired for queue in one.queues},
             wait=self._wait(),
         )
+
+    def _let_in(self, now: Millis) -> list[Fired]:
+        """Let in what waits behind gates, where it is time to look."""
+        gates = (self._lane, self._keeper)
+        return [one.step(self._moment()) for one in gates if now >= one.due()]
 
     def _moment(self) -> Moment:
         return Moment(
@@ -142,6 +152,7 @@ class Dispatcher:
         if seen.lost:
             log.warning("%s partitions are led anew", len(seen.lost))
         self._lost += seen.lost
+        self._gates.follow(seen.gates)
         self._next_look = now + LOOK_EVERY
 
     def _wait(self) -> Millis:
@@ -153,6 +164,7 @@ class Dispatcher:
             self._loader.ahead_due(),
             self._loader.overdue_due(),
             self._lane.due(),
+            self._keeper.due(),
         )
         due = self.cache.next_due()
         if due is not None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from apps.scheduler.places import Places
 from apps.scheduler.store import Term
 from chrono.rules.buckets import bucket_name
 from chrono.rules.catchup import is_past_deadline, missed_until
+from chrono.rules.gates import Gate
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
 from chrono.rules.overlap import Check, Place
@@ -45,15 +46,24 @@ class Decision:
     """What holds its run back; None where it goes to the workers."""
     slot: bool = False
     """Whether its run counts against the job's bound by a slot."""
+    held: Gate | None = None
+    """The shut gate of many jobs behind which a run waits that may go by its own."""
+
+
+type Hold = Callable[[Sequence[tuple[Entry, Decision]]], list[tuple[Entry, Decision]]]
+"""Has decisions held whose run may go by its job, but whose gate is shut."""
 
 
 class Gun:
     """Fires due entries that are not missed."""
 
-    def __init__(self, conn: Connection, cache: Cache, tags: Tags) -> None:
+    def __init__(
+        self, conn: Connection, cache: Cache, tags: Tags, hold: Hold = list
+    ) -> None:
         self._conn = conn
         self._cache = cache
         self._tags = tags
+        self._hold = hold
         self._places = Places(conn)
 
     def fire(
@@ -133,12 +143,14 @@ class Gun:
             ],
             now,
         )
-        return [
-            (entry, settle_place(decision, places[entry.key]))
-            if entry.key in places
-            else (entry, decision)
-            for entry, decision in decided
-        ]
+        return self._hold(
+            [
+                (entry, settle_place(decision, places[entry.key]))
+                if entry.key in places
+                else (entry, decision)
+                for entry, decision in decided
+            ]
+        )
 
     def _fire_apart(
         self, bucket: str, entries: list[Entry], moment: Moment, fired: Fired
@@ -181,7 +193,11 @@ class Gun:
         moment: Moment,
     ) -> dict[str, Any]:
         """Return the parameters of ``fire_if_held``: guards and parallel arrays."""
-        gated = [(n, d.gate) for n, d in enumerate(decisions) if d.gate is not None]
+        gated = [
+            (n, *gate)
+            for n, d in enumerate(decisions)
+            if (gate := gate_of(d)) is not None
+        ]
         return {
             **guards(held[part] for part in {entry.part for entry in entries}),
             "ns": int8s(range(len(entries))),
@@ -214,9 +230,9 @@ class Gun:
             ),
             "next_for": int8s([d.following or 0 for d in decisions]),
             "next_due": int8s(next_dues),
-            "gated_n": [n for n, _ in gated],
-            "gate": [gate.label for _, gate in gated],
-            "gate_reason": [int(gate) for _, gate in gated],
+            "gated_n": [n for n, _, _ in gated],
+            "gate": [key for _, key, _ in gated],
+            "gate_reason": [reason for _, _, reason in gated],
             "slot_n": [n for n, d in enumerate(decisions) if d.slot],
             "now": moment.override,
             "slice": moment.slice,
@@ -242,7 +258,7 @@ class Gun:
                 self._not_found(entry, moment)
                 continue
             self._cache.forget(entry)
-            if verdict == 0 and decision.gate is not None:
+            if verdict == 0 and gate_of(decision) is not None:
                 fired.waiting = True
             elif verdict == 0:
                 fired.readied += 1
@@ -281,6 +297,15 @@ class Gun:
         entry.put_back = 0
         entry.old_prev_live = entry.prev_ended = None
         self._cache.put(entry)
+
+
+def gate_of(decision: Decision) -> tuple[str, int] | None:
+    """Return the key and the reason of the gate behind which a run waits."""
+    if decision.gate is not None:
+        return decision.gate.label, int(decision.gate)
+    if decision.held is not None:
+        return decision.held.key, int(decision.held.reason)
+    return None
 
 
 def is_missed(entry: Entry, now: Millis) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 from apps.runtime import sql
 from apps.runtime.locks import MEMBER_LOCKS, PARTITION_LOCKS, UPKEEP_LOCKS
 from apps.runtime.sessions import Connection
+from chrono.rules.breaker import BreakerState
+from chrono.rules.gates import Gate
 from chrono.rules.instants import Millis, to_millis
 from chrono.rules.keys import scheduled_for_of
 
@@ -41,6 +43,14 @@ _SQL = {
         "list_live",
         "list_ends",
         "list_manual",
+        "load_target_names",
+        "list_ripe_circuits",
+        "list_gates",
+        "admit_probes",
+        "admit_ramp",
+        "admit_freed",
+        "admit_resumed",
+        "close_circuit",
     )
 }
 
@@ -121,6 +131,8 @@ class Look:
     due: int
     slice: int
     horizon: Millis
+    gates: int
+    """The number of the gates, which every opening and shutting raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +190,17 @@ class Live:
     buffered: tuple[uuid.UUID, ...]
     slots: frozenset[uuid.UUID]
     """Those that have a slot, and some that are settled by now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ripe:
+    """A circuit by which somebody may be let in now."""
+
+    tenant: int
+    name: str
+    state: BreakerState
+    changed_at: Millis
+    let_in: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,8 +393,9 @@ def look_again(
             due=due,
             slice=current,
             horizon=to_millis(horizon),
+            gates=gates,
         )
-        for part, fence, term, epoch, full_epoch, due, current, horizon in _SQL[
+        for part, fence, term, epoch, full_epoch, due, current, horizon, gates in _SQL[
             "look_again"
         ].run(conn, {"parts": list(parts), "after": after, "before": before})
     ]
@@ -539,3 +563,106 @@ def list_manual(
         },
     )
     return {run for (run,) in rows}
+
+
+def load_target_names(
+    conn: Connection, *, revisions: Sequence[tuple[uuid.UUID, int]]
+) -> dict[tuple[uuid.UUID, int], dict[str, Any]]:
+    """Return kind, name and url of what these (job, revision) pairs call."""
+    rows = _SQL["load_target_names"].run(
+        conn,
+        {"jobs": [job for job, _ in revisions], "revisions": [r for _, r in revisions]},
+    )
+    return {
+        (job, revision): {"kind": kind, "name": name, "url": url}
+        for job, revision, kind, name, url in rows
+    }
+
+
+def list_ripe_circuits(
+    conn: Connection, *, now: Millis | None, limit: int
+) -> list[Ripe]:
+    """Return the circuits by which somebody may be let in."""
+    rows = _SQL["list_ripe_circuits"].run(conn, {"now": now, "limit": limit})
+    return [
+        Ripe(
+            tenant=tenant,
+            name=name,
+            state=BreakerState(state),
+            changed_at=to_millis(changed_at),
+            let_in=let_in,
+        )
+        for tenant, name, state, changed_at, let_in in rows
+    ]
+
+
+def list_gates(conn: Connection, *, after: str, limit: int) -> list[str]:
+    """Return the keys of gates behind which runs of several jobs wait, after one."""
+    rows = _SQL["list_gates"].run(conn, {"after": after, "limit": limit})
+    return [gate for (gate,) in rows]
+
+
+def admit_probes(
+    conn: Connection, *, gate: Gate, ttl: Millis, into: int, now: Millis | None
+) -> list[str]:
+    """Let runs in to probe a target, if its circuit is ripe; return their queues.
+
+    ``into`` is the current slice, here and below.
+    """
+    rows = _SQL["admit_probes"].run(
+        conn, {**_of_gate(gate), "ttl": ttl, "slice": into, "now": now}
+    )
+    return [queue for (queue,) in rows]
+
+
+def admit_ramp(
+    conn: Connection,
+    *,
+    gate: Gate,
+    ripe: Ripe,
+    count: int,
+    into: int,
+    now: Millis | None,
+) -> list[str]:
+    """Let the next runs in by a closing circuit, if it is as it was; return queues."""
+    rows = _SQL["admit_ramp"].run(
+        conn,
+        {
+            **_of_gate(gate),
+            "let_in": ripe.let_in,
+            "changed_at": ripe.changed_at,
+            "count": count,
+            "slice": into,
+            "now": now,
+        },
+    )
+    return [queue for (queue,) in rows]
+
+
+def admit_freed(
+    conn: Connection, *, gate: Gate, limit: int, into: int, now: Millis | None
+) -> list[str]:
+    """Let runs in that wait for a target whose circuit is closed; return queues."""
+    rows = _SQL["admit_freed"].run(
+        conn, {**_of_gate(gate), "limit": limit, "slice": into, "now": now}
+    )
+    return [queue for (queue,) in rows]
+
+
+def admit_resumed(
+    conn: Connection, *, gate: Gate, limit: int, into: int, now: Millis | None
+) -> list[str]:
+    """Let runs in that wait for a queue which goes on; return their queues."""
+    rows = _SQL["admit_resumed"].run(
+        conn, {**_of_gate(gate), "limit": limit, "slice": into, "now": now}
+    )
+    return [queue for (queue,) in rows]
+
+
+def close_circuit(conn: Connection, *, gate: Gate, now: Millis | None) -> bool:
+    """Close a circuit that closes and for which nothing waits; return whether it is."""
+    return bool(_SQL["close_circuit"].run(conn, {**_of_gate(gate), "now": now}))
+
+
+def _of_gate(gate: Gate) -> dict[str, Any]:
+    return {"gate": gate.key, "tenant": gate.tenant, "name": gate.name}

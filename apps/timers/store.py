@@ -9,6 +9,7 @@ from chrono.rules.instants import Millis, to_millis
 
 _READ_DISPATCH_STATE = sql.load("timers", "read_dispatch_state")
 _PUBLISH_HORIZON = sql.load("timers", "publish_horizon")
+_RAISE_GATES = sql.load("timers", "raise_gates")
 _MOVE_FAR_TIMERS = sql.load("timers", "move_far_timers")
 _LIST_DETACHED = sql.load("timers", "list_detached")
 _MOVE_TO_FAR = sql.load("timers", "move_to_far")
@@ -41,6 +42,11 @@ def read_dispatch_state(conn: Connection) -> DispatchState:
 def publish_horizon(conn: Connection, *, horizon: Millis) -> None:
     """Publish a horizon; call it once every hour before it has its bucket."""
     _PUBLISH_HORIZON.change(conn, {"horizon": horizon})
+
+
+def raise_gates(conn: Connection) -> None:
+    """Have who fires and who claims look at the gates anew, once this is committed."""
+    _RAISE_GATES.change(conn)
 
 
 def move_far_timers(

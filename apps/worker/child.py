@@ -22,7 +22,7 @@ from typing import Any
 from django.db import close_old_connections
 
 from apps.worker import frames
-from apps.worker.handlers.failures import failure_of
+from apps.worker.handlers.function import failure_of
 from apps.worker.notebook import checkpoint_text, progress_of
 from apps.worker.storable import storable_error, storable_result
 from chrono.tasks import Context, Missed, Registry, Task

@@ -13,6 +13,7 @@ from apps.runs.store import Lease, Missed, Target
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
 from apps.worker.execute import Executor
+from apps.worker.gates import Gates
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses
 from apps.worker.seats import Seats
@@ -151,6 +152,7 @@ class Claimer:
         queues: Sequence[str],
         seats: Seats,
         targets: Targets,
+        gates: Gates,
         executor: Executor,
         wake: asyncio.Event,
         clock: Clock,
@@ -162,6 +164,7 @@ class Claimer:
         self._queues = queues
         self._seats = seats
         self._targets = targets
+        self._gates = gates
         self._executor = executor
         self._wake = wake
         self._clock = clock
@@ -222,6 +225,8 @@ class Claimer:
             leases = store.claim_ready(
                 conn, queue=queue, limit=limit, worker=self._worker
             )
+            if leases:
+                self._gates.look(conn, leases)
             own = load_own(conn, leases)
             missing = self._targets.missing(
                 lease for lease in leases if lease.run_id not in own
@@ -247,6 +252,7 @@ class Claimer:
             {run: self._targets.prepare(target) for run, target in found.own.items()},
             found.missed,
             found.checkpoints,
+            queue=queue,
         )
         return found.leases
 

@@ -12,24 +12,31 @@ from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
 from apps.worker.deadlines import Watch
 from apps.worker.execution import (
+    AGAIN,
+    INTERRUPTION,
     Cancelled,
     Execution,
     HandBack,
     Outcome,
     Prepared,
+    Settled,
     Success,
     hand_back,
     settlement_of,
 )
+from apps.worker.gates import Gates
 from apps.worker.notes import Noter
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
+from chrono.rules.instants import SECOND, Millis
 from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 
 log = logging.getLogger("chrono.worker")
 
+HELD_FOR: Millis = SECOND
+"""Until then the leader has heard which gates are shut."""
 GRACE_S = 5.0
 """How long a handler that was called off gets to end, before its run is settled."""
 NOTHING: Mapping[uuid.UUID, Any] = MappingProxyType({})
@@ -43,11 +50,13 @@ class Executor:
         *,
         seats: Seats,
         targets: Targets,
+        gates: Gates,
         settler: Settler,
         noter: Noter,
         clock: Clock,
     ) -> None:
         self._seats = seats
+        self._gates = gates
         self._noter = noter
         self._targets = targets
         self._settler = settler
@@ -59,6 +68,8 @@ class Executor:
         own: Mapping[uuid.UUID, Prepared] = NOTHING,
         missed: Mapping[uuid.UUID, Missed] = NOTHING,
         checkpoints: Mapping[uuid.UUID, Any] = NOTHING,
+        *,
+        queue: str,
     ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
@@ -67,6 +78,7 @@ class Executor:
         the loop's eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
+        now = self._clock.now()
         for lease in leases:
             prepared = own.get(lease.run_id) if own else None
             execution = Execution(
@@ -81,6 +93,11 @@ class Executor:
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))
                 continue
+            held = self._gates.held_by(lease, execution.prepared, queue)
+            if held is not None:
+                self._finish(execution, HandBack(wait=HELD_FOR, reason=held))
+                continue
+            self._gates.begin(lease, execution.prepared, now)
             task = loop.create_task(self._run(execution))
             if not task.done():
                 execution.task = task
@@ -104,25 +121,25 @@ class Executor:
             if execution.lease.token in tokens:
                 facts = {"run": execution.lease.run_id}
                 log.warning("a run lost its lease", extra={"facts": facts})
-                self._end(execution, HandBack())
+                self._end(execution, INTERRUPTION)
 
     def call_off(self) -> None:
         """Ask every handler to stop; its run is to be handed back."""
         for execution in self._seats:
             if not execution.settled and execution.ending is None:
-                execution.end(HandBack())
+                execution.end(INTERRUPTION)
 
     def give_up(self) -> None:
         """Hand back whatever still runs, stopped or not."""
         for execution in self._seats:
             if execution.kill is not None:
                 execution.kill()
-            self._finish(execution, HandBack())
+            self._finish(execution, INTERRUPTION)
 
     def abandon(self) -> None:
         """Stop every handler; the settler writes nothing any more."""
         for execution in self._seats.all():
-            execution.end(HandBack())
+            execution.end(INTERRUPTION)
             if execution.kill is not None:
                 execution.kill()
             if execution.task is not None:
@@ -178,6 +195,12 @@ class Executor:
         if execution.settled:
             return
         execution.settled = True
+        if isinstance(outcome, Settled):
+            outcome = Success()
+            if self._gates.told_of(execution, outcome, retry=False) is None:
+                self._leave(execution)
+                return
+            # What follows is void, and carries what the gates are told.
         settlement = settlement_of(
             execution,
             outcome,
@@ -185,11 +208,22 @@ class Executor:
             # Successes, nearly all outcomes, have no use for chance.
             draw=_draw() if isinstance(outcome, Failure) else 0.0,
         )
+        told = self._gates.told_of(execution, outcome, retry=settlement.state == AGAIN)
+        if told is not None:
+            self._settler.tell_before(told)
         if execution.notebook is None:
             self._settler.put(settlement)
             return
         over = isinstance(outcome, Success | Cancelled)
         self._noter.settle(settlement, execution.notebook, over=over)
+
+    def _leave(self, execution: Execution) -> None:
+        """Free the seat of an execution that is settled already."""
+        self._seats.leave(execution.lease.token)
+        if execution.notebook is not None:
+            self._noter.close(execution.notebook)
+            if execution.leaves_notes:
+                self._noter.forget(execution.lease.run_id)
 
 
 def _draw() -> float:

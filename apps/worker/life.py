@@ -10,7 +10,6 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from apps.runs import store as runs
@@ -23,6 +22,7 @@ from apps.worker.children import Children
 from apps.worker.claims import Claimer
 from apps.worker.config import Config
 from apps.worker.execute import Executor
+from apps.worker.gates import Gates
 from apps.worker.handlers.http import Transport
 from apps.worker.lines import Line
 from apps.worker.notes import Noter
@@ -30,6 +30,7 @@ from apps.worker.prepare import Prepare
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
+from apps.worker.threads import Threads
 from apps.worker.wakes import Listener
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
@@ -73,7 +74,7 @@ class Life:
         self._claim_line = self._line("claim")
         self._settle_line = self._line("settle")
         self._note_line = self._line("notes")
-        self._threads = ThreadPoolExecutor(config.concurrency, "task")
+        self._threads = Threads(config.concurrency)
         self._seats = Seats(config.concurrency)
         self._tasks: list[asyncio.Task[None]] = []
         self._beat: Beat | None = None
@@ -95,8 +96,11 @@ class Life:
     async def _live(self, *, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         clock = await self._claim_line.call(DatabaseClock)
         beat = self._beat = await self._register(clock)
+        gates = Gates()
         settler = Settler(
             line=self._settle_line,
+            clock=clock,
+            tell=gates.tell,
             horizon=lambda: beat.horizon,
             answered=self._answered,
         )
@@ -119,6 +123,7 @@ class Life:
         self._executor = executor = Executor(
             seats=self._seats,
             targets=targets,
+            gates=gates,
             settler=settler,
             noter=noter,
             clock=clock,
@@ -130,6 +135,7 @@ class Life:
             queues=self._config.queues,
             seats=self._seats,
             targets=targets,
+            gates=gates,
             executor=executor,
             wake=wake,
             clock=clock,
@@ -271,7 +277,7 @@ class Life:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         lines = (self._claim_line, self._settle_line, self._note_line)
         await asyncio.gather(*(line.close() for line in lines))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.end()
         if self._lost.done():
             self._lost.exception()
 

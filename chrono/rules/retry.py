@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from chrono.rules.backoff import full_jitter
+from chrono.rules.breaker import BreakerPolicy
+from chrono.rules.budget import BudgetPolicy
 from chrono.rules.durations import LONGEST
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import Millis
@@ -39,6 +41,10 @@ _ALWAYS = frozenset(
 _MOST_ATTEMPTS = 1000
 
 
+DEFAULT_BUDGET = BudgetPolicy()
+DEFAULT_BREAKER = BreakerPolicy()
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How often and how far apart a run is tried."""
@@ -50,6 +56,8 @@ class RetryPolicy:
     cap_ms: Millis = 900_000
     """The longest wait there is, Retry-After included."""
     retry_on: tuple[str, ...] = SELECTABLE
+    budget: BudgetPolicy = DEFAULT_BUDGET
+    circuit_breaker: BreakerPolicy = DEFAULT_BREAKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +111,41 @@ def decide(
     return RetryAt(now + wait)
 
 
+def unaffordable(
+    retry: RetryAt, *, policy: RetryPolicy, now: Millis, draw: float
+) -> RetryAt:
+    """Return when a retry goes for which the target's budget has nothing left.
+
+    Between half the policy's cap and the cap, spread by `draw` in [0, 1).
+    """
+    half = policy.cap_ms // 2
+    return RetryAt(max(retry.at, now + half + int((policy.cap_ms - half) * draw)))
+
+
+def says_how_it_is(kind: FailureKind | str) -> bool | None:
+    """Return what a kind of failure says of its target: whether it is well.
+
+    None where it says nothing of it.
+    """
+    match kind:
+        case "timeout" | "connect_failure" | "5xx" | "exception":
+            return False
+        case "4xx":
+            return True
+        case _:
+            return None
+
+
 def to_json(policy: RetryPolicy) -> dict[str, Any]:
-    """Return the policy in the shape of a job's `retry_policy`."""
+    """Return the policy in the shape of a job's `retry_policy`.
+
+    `budget` and `circuit_breaker` are left out where they are the default.
+    """
+    of_target: dict[str, Any] = {}
+    if policy.budget != DEFAULT_BUDGET:
+        of_target["budget"] = asdict(policy.budget)
+    if policy.circuit_breaker != DEFAULT_BREAKER:
+        of_target["circuit_breaker"] = asdict(policy.circuit_breaker)
     return {
         "max_attempts": policy.max_attempts,
         "backoff": {
@@ -113,21 +154,19 @@ def to_json(policy: RetryPolicy) -> dict[str, Any]:
             "jitter": "full",
         },
         "retry_on": list(policy.retry_on),
+        **of_target,
     }
 
 
 def from_json(data: Mapping[str, Any]) -> RetryPolicy:
     """Return the policy written in a job's `retry_policy`; what is left out is default.
 
-    `budget` and `circuit_breaker` belong to the target and are only checked here.
     Raises BadValue naming the field at fault, unknown fields included.
     """
     top = _object(data, "retry_policy", _SHAPE)
     backoff = _object(top.get("backoff", {}), "retry_policy.backoff", _BACKOFF)
     if backoff.get("jitter", "full") != "full":
         raise BadValue("The only jitter is full.", field="retry_policy.backoff.jitter")
-    _object(top.get("budget", {}), "retry_policy.budget", _BUDGET)
-    _object(top.get("circuit_breaker", {}), "retry_policy.circuit_breaker", _BREAKER)
     default = RetryPolicy()
     policy = RetryPolicy(
         max_attempts=_integer(
@@ -140,6 +179,8 @@ def from_json(data: Mapping[str, Any]) -> RetryPolicy:
             backoff, "cap_ms", "retry_policy.backoff", default.cap_ms, 0, LONGEST
         ),
         retry_on=_retry_on(top.get("retry_on", default.retry_on)),
+        budget=_budget(top.get("budget", {})),
+        circuit_breaker=_breaker(top.get("circuit_breaker", {})),
     )
     if policy.cap_ms < policy.base_ms:
         raise BadValue(
@@ -152,6 +193,36 @@ _SHAPE = frozenset({"max_attempts", "backoff", "budget", "retry_on", "circuit_br
 _BACKOFF = frozenset({"base_ms", "cap_ms", "jitter"})
 _BUDGET = frozenset({"ratio", "min_concurrent"})
 _BREAKER = frozenset({"failure_threshold", "open_duration_s", "half_open_probes"})
+
+
+def _budget(value: object) -> BudgetPolicy:
+    path, default = "retry_policy.budget", BudgetPolicy()
+    given = _object(value, path, _BUDGET)
+    ratio = given.get("ratio", default.ratio)
+    if type(ratio) not in (int, float) or not 0 <= ratio <= 1:
+        raise BadValue("ratio is a number from 0 to 1.", field=f"{path}.ratio")
+    return BudgetPolicy(
+        ratio=float(ratio),
+        min_concurrent=_integer(
+            given, "min_concurrent", path, default.min_concurrent, 0, 1_000
+        ),
+    )
+
+
+def _breaker(value: object) -> BreakerPolicy:
+    path, default = "retry_policy.circuit_breaker", BreakerPolicy()
+    given = _object(value, path, _BREAKER)
+    return BreakerPolicy(
+        failure_threshold=_integer(
+            given, "failure_threshold", path, default.failure_threshold, 1, 10_000
+        ),
+        open_duration_s=_integer(
+            given, "open_duration_s", path, default.open_duration_s, 1, 86_400
+        ),
+        half_open_probes=_integer(
+            given, "half_open_probes", path, default.half_open_probes, 1, 100
+        ),
+    )
 
 
 def _object(value: object, path: str, known: frozenset[str]) -> Mapping[str, Any]:

@@ -82,6 +82,13 @@ def overlapping(policy: OverlapPolicy, most: int | None) -> str:
     return f"While {live} live, {text}."
 
 
+def delivered(policy: Policy) -> str:
+    """Return what becomes of a run whose worker is lost."""
+    if policy.delivery == "at_most_once":
+        return "At most once: a run whose worker is lost waits for a person."
+    return "At least once: a run whose worker is lost begins again."
+
+
 def failing(most: int | None) -> str:
     """Return what dead runs do to their job."""
     if most is None:

@@ -23,7 +23,7 @@ PARAMETER = re.compile(r"%\((\w+)\)s")
 HOT = re.compile(
     r"chrono_(timer|timer_far|ready|lease|run|occurrence|partition|job|job_revision"
     r"|withdrawn|slot|worker|attempt|breach|watched|blocked|run_kept"
-    r"|progress|lease_end)"
+    r"|progress|lease_end|target|queue_pause)"
     r"(_[0-9]+|_default)?"
 )
 
@@ -78,6 +78,15 @@ FILL = """
             revision, tenant, part, priority, attempt, queue, gate, reason)
         SELECT now(), now(), id, id, n, 1, 1, 1, n % 64, 2, 1, 'default',
             (ARRAY['overlap', 'catch_up', 'paused'])[n % 3 + 1], 2 FROM n
+    ), targets AS (
+        INSERT INTO chrono_target (tenant, name, state, changed_at, seen_at,
+            failure_threshold, open_duration_s, half_open_probes, ratio, min_concurrent)
+        SELECT 1, n, 1 + n % 2, now(), now(), 20, 30, 1, 0.1, 5 FROM n
+    ), gated AS (
+        INSERT INTO chrono_blocked (due_at, dispatched_at, run_id, job_id, tag, fence,
+            revision, tenant, part, priority, attempt, queue, gate, reason)
+        SELECT now(), now(), md5(id::text)::uuid, id, n, 1, 1, 1, n % 64, 2, 1,
+            'default', 'circuit_open/1/' || n % 100, 11 FROM n
     ), slots AS (
         INSERT INTO chrono_slot (part, job_id, run_id) SELECT n % 64, id, id FROM n
     ), workers AS (
@@ -91,7 +100,8 @@ FILL = """
 ANALYZE = """
     ANALYZE chrono_timer, chrono_timer_far, chrono_ready, chrono_lease, chrono_run,
         chrono_occurrence, chrono_partition, chrono_job, chrono_job_revision,
-        chrono_withdrawn, chrono_slot, chrono_worker, chrono_attempt, chrono_blocked
+        chrono_withdrawn, chrono_slot, chrono_worker, chrono_attempt, chrono_blocked,
+        chrono_target
 """
 
 
@@ -246,6 +256,31 @@ def test_the_walk_along_a_gate_steps_from_job_to_job(hot: Connection) -> None:
     assert indexes(found, "chrono_job") == {"chrono_job_pkey"}
 
 
+@pytest.mark.parametrize(
+    "name", ["admit_probes", "admit_ramp", "admit_freed", "admit_resumed"]
+)
+def test_who_is_let_in_by_a_gate_is_read_in_order(hot: Connection, name: str) -> None:
+    found = explain(hot, "scheduler", name)
+    assert not scanned(found) - {"chrono_worker", "chrono_queue_pause"}
+    behind = [n for n in found if n.table == "chrono_blocked" and n.index]
+    assert [n.index for n in behind] == ["chrono_blocked_gate"]
+    assert "gate = " in behind[0].condition
+    assert "Tid Scan" in {n.kind for n in found if n.table == "chrono_blocked"}
+    assert "Sort" not in {node.kind for node in found}
+    by_name = [n for n in found if n.table == "chrono_target" and n.index]
+    assert all("name = " in node.condition for node in by_name)
+
+
+def test_the_gates_that_hold_anything_are_stepped_along(hot: Connection) -> None:
+    found = explain(hot, "scheduler", "list_gates")
+    assert not scanned(found)
+    steps = [n for n in found if n.table == "chrono_blocked"]
+    assert len(steps) == 2
+    for step in steps:
+        assert (step.kind, step.index) == ("Index Only Scan", "chrono_blocked_gate")
+        assert "gate > " in step.condition
+
+
 def test_live_runs_are_found_by_the_keys_of_their_jobs(hot: Connection) -> None:
     found = explain(hot, "scheduler", "list_live")
     assert not scanned(found)
@@ -324,6 +359,10 @@ def test_load_and_look_go_by_the_key_of_the_timer(hot: Connection) -> None:
         ("runs", "note_if_leased"),
         ("runs", "load_checkpoints"),
         ("runs", "forget_progress"),
+        ("runs", "lock_targets"),
+        ("runs", "save_target"),
+        ("scheduler", "close_circuit"),
+        ("scheduler", "load_target_names"),
     ],
 )
 def test_small_ones_go_by_key(hot: Connection, room: str, name: str) -> None:

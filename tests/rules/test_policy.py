@@ -58,6 +58,7 @@ def test_nothing_written_is_the_default():
     assert to_json(DEFAULT) == {}
     assert all_fields(DEFAULT) == {
         "catchup_policy": "run_once",
+        "delivery": "at_least_once",
         "late_after": None,
         "max_concurrent_runs": None,
         "max_delay": None,

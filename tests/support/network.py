@@ -22,6 +22,7 @@ CHUNK = 65_536
 ANSWER_KEPT = 4_096
 LOOK_EVERY_S = 0.02
 LINGER_NOT = struct.pack("ii", 1, 0)
+LINE_HOLDS, PACKET = 8_192, 536
 NAME = b"application_name\0"
 
 
@@ -197,7 +198,7 @@ class Network:
         self.asked.append(time.monotonic())
         try:
             first = await _read_start(reader)
-            server_reader, server_writer = await asyncio.open_connection(*self._server)
+            server_reader, server_writer = await self._dial()
         except (OSError, asyncio.IncompleteReadError):
             writer.close()
             return
@@ -215,6 +216,19 @@ class Network:
         self._links.discard(link)
         writer.close()
         server_writer.close()
+
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the server by a line that holds little.
+
+        As wide as loopback is, the server's kernel would take an answer of megabytes,
+        and a choke would stop nobody.
+        """
+        line = socket.socket()
+        line.setblocking(False)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LINE_HOLDS)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, PACKET)
+        await self._loop.sock_connect(line, self._server)
+        return await asyncio.open_connection(sock=line, limit=LINE_HOLDS)
 
     async def _carry(self, way: Way, first: bytes) -> None:
         """Pass on what comes, in its order, and its end."""

@@ -7,6 +7,7 @@ import pytest
 
 from apps.runs import store
 from apps.runs.store import Settlement
+from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import connect_hot
 from apps.worker.lines import Line
 from apps.worker.settles import BATCH, Settler
@@ -40,6 +41,8 @@ def settle(dsn, settlements, *, steps):
         line = Line("test", connect=lambda: connect_hot(dsn, name="test settle"))
         settler = Settler(
             line=line,
+            clock=ManualClock(0),
+            tell=lambda conn, told: set(),
             horizon=lambda: 0,
             answered=lambda batch, held: answers.append((len(batch), held)),
         )

@@ -4,7 +4,8 @@
 -- index: chrono_ready_order on every slice
 --
 -- It locks only what it takes and takes what it locks. Each row gets a token of its
--- own: one a statement would let a repeated settle finish a live second attempt.
+-- own: one a statement would let a repeated settle finish a live second attempt. The
+-- number of the gates is read once: what was shut before it began is known by it.
 WITH chosen AS MATERIALIZED (
     SELECT r.tableoid AS slice, r.ctid AS tid FROM chrono_ready r
     WHERE r.queue = %(queue)s::text
@@ -65,4 +66,4 @@ SELECT due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part
 FROM moved
 RETURNING run_id, part, job_id, revision, tenant, attempt, fence, due_at, token, (
     SELECT j.deleted_at IS NOT NULL FROM chrono_job j WHERE j.id = job_id
-)
+), (SELECT gates FROM chrono_dispatch_state WHERE id = 1)

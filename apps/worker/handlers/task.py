@@ -1,18 +1,18 @@
 """Targets that are Python functions: on the loop, in threads, or in processes."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from typing import Any
 
 from apps.runs.store import Target
 from apps.worker.children import Children
 from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
-from apps.worker.handlers.failures import failure_of
+from apps.worker.handlers.function import Arguments, failure_of, nothing
 from apps.worker.handlers.process import ProcessCall
+from apps.worker.handlers.transaction import TransactionCall
 from apps.worker.targets import Refused
+from apps.worker.threads import Threads
 from chrono.rules.durations import parse_duration
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import MINUTE, Millis
@@ -52,7 +52,7 @@ class AsyncCall:
 class ThreadCall:
     """A plain function."""
 
-    def __init__(self, task: Task, arguments: "Arguments", threads: Executor) -> None:
+    def __init__(self, task: Task, arguments: "Arguments", threads: Threads) -> None:
         self._function = task.function
         self._arguments = arguments
         self._threads = threads
@@ -62,7 +62,7 @@ class ThreadCall:
         arguments = self._arguments.of(execution)
         # A thread cannot be stopped. Until it returns it is waited for, since another
         # attempt would run beside it.
-        execution.stop = _nothing
+        execution.stop = nothing
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._call, arguments)
 
@@ -73,31 +73,11 @@ class ThreadCall:
             return failure_of(error)
 
 
-def _nothing() -> None:
-    """Do nothing: the context says that it is called off."""
-
-
-class Arguments:
-    """What a function is called with; a payload that can change is made anew."""
-
-    def __init__(self, task: Task, payload: Any) -> None:
-        self._payload = payload
-        self._text = json.dumps(payload) if isinstance(payload, dict | list) else None
-        self._wants_context = task.wants_context
-
-    def of(self, execution: Execution) -> tuple[Any, ...]:
-        """Return the arguments for one execution."""
-        payload = self._payload if self._text is None else json.loads(self._text)
-        if self._wants_context:
-            return (payload, execution.open_context())
-        return (payload,)
-
-
 def prepare_task(
     target: Target,
     *,
     registry: Registry,
-    threads: Executor,
+    threads: Threads,
     children: Children | None,
 ) -> Call:
     """Return what calls the function that a target names."""
@@ -113,6 +93,8 @@ def prepare_task(
             return Refused("This worker has no processes for tasks.")
         return ProcessCall(task, target.payload, children)
     arguments = Arguments(task, target.payload)
+    if task.transactional:
+        return TransactionCall(task, arguments, threads)
     if task.is_async:
         return AsyncCall(task, arguments)
     return ThreadCall(task, arguments, threads)

@@ -24,7 +24,7 @@ SHORT_STOP_S = 2.5
 """Less than the four seconds after which the server ends a silent leader's session."""
 TRIES = 8
 UPKEEP = "chrono upkeep"
-CROWDED = 40_000
+CROWDED = 6_000
 FLAPPING_S, FLAPPED_EVERY_S = 120.0, 3.0
 HERD, HERD_AFTER_S, FEW = 10_000, 20, 60
 TRAMPLED_AFTER_S = 0.2
@@ -184,8 +184,8 @@ def halt_in_answer(field: Field) -> Iterator[Case]:
         process = field.swap(field.pick(), env={"DATABASE_URL": network.url})
         [led, *_] = field.case("", process).old
         field.conn.execute(CROWD, {"part": led.part, "count": CROWDED})
-        network.choke(FIRE, CROWDED)
-        # It begins a new term there, and loads its window anew.
+        network.choke(FIRE, room=CROWDED)
+        # It begins a new term there, and reads what is to come anew.
         takeovers.raise_fences(field.conn, [led])
         wait_for(
             lambda: tables.count_sessions(field.conn, FIRE, "ClientWrite"),

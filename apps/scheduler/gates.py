@@ -1,0 +1,229 @@
+"""Gates that hold the runs of many jobs: what is shut, and who is let in.
+
+Every leader knows which gates are shut and puts what comes due behind them. The leader
+of partition 0, the keeper, lets in what waits; each of its statements is guarded by the
+gate's own row, so a second keeper does no harm.
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import psycopg
+
+from apps.queue.store import list_pauses
+from apps.runs.target_store import Key, Shut, list_shut_circuits
+from apps.runtime.sessions import Connection
+from apps.scheduler import store
+from apps.scheduler.batches import Fired, Moment
+from apps.scheduler.cache import Cache, Entry
+from apps.scheduler.fire import Decision
+from apps.scheduler.store import Ripe
+from chrono.rules import breaker
+from chrono.rules.breaker import Breaker, BreakerState
+from chrono.rules.gates import Gate, parse_gate
+from chrono.rules.instants import SECOND, Millis
+from chrono.rules.lease import LEASE_TTL
+from chrono.rules.states import Reason
+from chrono.rules.targets import identity
+
+log = logging.getLogger("chrono.scheduler")
+
+STEP: Millis = 250
+LOOK_EVERY: Millis = 30_000
+"""How often it looks whether something waits that nobody told of."""
+ALERT: Millis = 3 * SECOND
+"""So long after a gate was opened a leader may still put runs behind it."""
+MOST_GATES = 500
+MOST_RUNS = 500
+NAMES = 50_000
+_ADMIT = {
+    Reason.CIRCUIT_OPEN: store.admit_freed,
+    Reason.QUEUE_PAUSED: store.admit_resumed,
+}
+BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+
+
+class Gates:
+    """Which gates are shut, as far as this leader knows."""
+
+    def __init__(self, conn: Connection) -> None:
+        self.circuits: Mapping[Key, Shut] = {}
+        self.paused: frozenset[Key] = frozenset()
+        """Queues, by tenant."""
+        self._conn = conn
+        self._number: int | None = None
+        self._names: dict[tuple[uuid.UUID, int], str] = {}
+
+    @property
+    def any_shut(self) -> bool:
+        """Whether any gate is shut."""
+        return bool(self.circuits or self.paused)
+
+    def follow(self, number: int) -> None:
+        """Look at the gates where their number has moved since the last time."""
+        if number != self._number:
+            self.look()
+            self._number = number
+
+    def look(self) -> None:
+        """Read which gates are shut."""
+        self.circuits = list_shut_circuits(self._conn)
+        paused = list_pauses(self._conn)
+        self.paused = frozenset((one.tenant, one.queue) for one in paused)
+        if not self.circuits:
+            self._names.clear()
+
+    def hold(
+        self, decided: Sequence[tuple[Entry, Decision]]
+    ) -> list[tuple[Entry, Decision]]:
+        """Return the decisions with those held whose gate is shut.
+
+        Costs nothing while none is; else it reads what is called by jobs that it has
+        not seen since the first was shut.
+        """
+        free = [e for e, d in decided if d.skip is None and d.gate is None]
+        if not free or not self.any_shut:
+            return list(decided)
+        if self.circuits:
+            self._learn(free)
+        return [
+            (entry, replace(decision, held=gate))
+            if decision.skip is None
+            and decision.gate is None
+            and (gate := self._gate_of(entry)) is not None
+            else (entry, decision)
+            for entry, decision in decided
+        ]
+
+    def is_shut(self, gate: Gate) -> bool:
+        """Return whether a gate is shut."""
+        if gate.reason is Reason.QUEUE_PAUSED:
+            return (gate.tenant, gate.name) in self.paused
+        return (gate.tenant, gate.name) in self.circuits
+
+    def _gate_of(self, entry: Entry) -> Gate | None:
+        queue = entry.definition.queue
+        if (entry.tenant, queue) in self.paused:
+            return Gate(Reason.QUEUE_PAUSED, entry.tenant, queue)
+        name = self._names.get((entry.job_id, entry.revision), "")
+        if name and (entry.tenant, name) in self.circuits:
+            return Gate(Reason.CIRCUIT_OPEN, entry.tenant, name)
+        return None
+
+    def _learn(self, entries: Sequence[Entry]) -> None:
+        wanted = {(entry.job_id, entry.revision) for entry in entries}
+        unknown = [key for key in wanted if key not in self._names]
+        if not unknown:
+            return
+        if len(self._names) > NAMES:
+            self._names.clear()
+            unknown = list(wanted)
+        found = store.load_target_names(self._conn, revisions=unknown)
+        self._names |= {key: identity(target) for key, target in found.items()}
+
+
+class Keeper:
+    """Lets in what waits behind the gates, where this process leads partition 0."""
+
+    def __init__(self, conn: Connection, cache: Cache, gates: Gates) -> None:
+        self._conn = conn
+        self._cache = cache
+        self._gates = gates
+        self._next: Millis = 0
+        self._next_walk: Millis = 0
+        self._alert_until: Millis = 0
+
+    def notice(self) -> None:
+        """Look with the next step: something waits, or may go on."""
+        self._next = self._next_walk = 0
+
+    def due(self) -> Millis:
+        """Return when the next step is due."""
+        return self._next
+
+    def step(self, moment: Moment) -> Fired:
+        """Let in what may go; return what came of it."""
+        fired = Fired()
+        self._next = moment.now + LOOK_EVERY
+        if 0 not in self._cache.held:
+            return fired
+        if self._gates.any_shut:
+            self._alert_until = moment.now + ALERT
+        try:
+            if self._gates.circuits:
+                self._let_in(moment, fired)
+            if moment.now >= self._next_walk or moment.now < self._alert_until:
+                self._walk(moment, fired)
+        except BUSY as error:
+            log.warning("gates wait: %s", str(error).partition("\n")[0])
+        if self._gates.any_shut or fired.readied or moment.now < self._alert_until:
+            self._next = moment.now + STEP
+        return fired
+
+    def _let_in(self, moment: Moment, fired: Fired) -> None:
+        ripe = store.list_ripe_circuits(
+            self._conn, now=moment.override, limit=MOST_GATES
+        )
+        for one in ripe:
+            gate = Gate(Reason.CIRCUIT_OPEN, one.tenant, one.name)
+            if one.state is BreakerState.CLOSING:
+                self._ramp(gate, one, moment, fired)
+                continue
+            queues = store.admit_probes(
+                self._conn,
+                gate=gate,
+                ttl=LEASE_TTL,
+                into=moment.slice,
+                now=moment.override,
+            )
+            _count(fired, queues)
+
+    def _ramp(self, gate: Gate, ripe: Ripe, moment: Moment, fired: Fired) -> None:
+        circuit = Breaker(
+            state=ripe.state, changed_at=ripe.changed_at, let_in=ripe.let_in
+        )
+        most = min(MOST_RUNS, breaker.ramp(circuit, moment.now))
+        queues: list[str] = []
+        if most:
+            queues = store.admit_ramp(
+                self._conn,
+                gate=gate,
+                ripe=ripe,
+                count=most,
+                into=moment.slice,
+                now=moment.override,
+            )
+            _count(fired, queues)
+        drained = len(queues) < most and breaker.may_close(circuit, moment.now)
+        if drained and store.close_circuit(self._conn, gate=gate, now=moment.override):
+            facts = {"tenant": gate.tenant, "target": gate.name}
+            log.warning("circuit is closed", extra={"facts": facts})
+            self._gates.look()
+
+    def _walk(self, moment: Moment, fired: Fired) -> None:
+        """Let in what lies behind gates that are open."""
+        self._next_walk = moment.now + LOOK_EVERY
+        after = ""
+        while keys := store.list_gates(self._conn, after=after, limit=MOST_GATES):
+            after = keys[-1]
+            for gate in filter(None, map(parse_gate, keys)):
+                if self._gates.is_shut(gate):
+                    continue
+                admit = _ADMIT[gate.reason]
+                queues = admit(
+                    self._conn,
+                    gate=gate,
+                    limit=MOST_RUNS,
+                    into=moment.slice,
+                    now=moment.override,
+                )
+                _count(fired, queues)
+            if len(keys) < MOST_GATES:
+                break
+
+
+def _count(fired: Fired, queues: Sequence[str]) -> None:
+    fired.readied += len(queues)
+    fired.queues.update(queues)

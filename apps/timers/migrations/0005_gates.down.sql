@@ -1,0 +1,1 @@
+ALTER TABLE chrono_dispatch_state DROP COLUMN gates;
