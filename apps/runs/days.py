@@ -141,6 +141,7 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
             conn, before=day_bounds(now - INPUTS_KEPT)[0], limit=PURGE
         )
         + store.purge_workers(conn, before=now - WORKERS_KEPT, limit=PURGE)
+        + store.purge_deaths(conn, before=now - WORKERS_KEPT, limit=PURGE)
         + store.purge_progress(
             conn,
             before=day_bounds(now - INPUTS_KEPT)[0],

@@ -14,7 +14,7 @@ from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
 from chrono.rules.keys import partition_of_run, scheduled_for_of
 from chrono.rules.lease import LEASE_TTL
-from chrono.rules.states import RunState
+from chrono.rules.states import Reason, RunState
 
 _SQL = {
     name: sql.load("runs", name)
@@ -51,6 +51,12 @@ _SQL = {
         "mark_swept",
         "count_leases",
         "purge_workers",
+        "set_aside_if_leased",
+        "claim_set_aside",
+        "has_set_aside",
+        "note_deaths",
+        "load_deaths",
+        "purge_deaths",
         "list_orphans",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
@@ -193,6 +199,12 @@ class Orphan:
     token: uuid.UUID
     job_deleted: bool
     retry_policy: dict[str, Any] | None
+    crashed: bool = False
+    """Whether its process is known to have died."""
+    alone: bool = False
+    """Whether that process executed nothing else."""
+    deaths: int = 0
+    """How often a process died under the run before."""
     once: bool = False
     """Whether it was to be begun at most once."""
 
@@ -312,10 +324,12 @@ def register_worker(
     concurrency: int,
     queues: Sequence[str],
     held: bool = False,
+    alone: bool = False,
 ) -> None:
     """Write the row of a worker process that starts.
 
-    ``held`` says that its sessions hold its identity from now on.
+    ``held`` says that its sessions hold its identity from now on, ``alone`` that it
+    executes one run at a time, of those that were set aside.
     """
     _SQL["register_worker"].change(
         conn,
@@ -326,6 +340,7 @@ def register_worker(
             "concurrency": concurrency,
             "queues": list(queues),
             "held": held,
+            "alone": alone,
         },
     )
 
@@ -653,22 +668,61 @@ def purge_workers(conn: Connection, *, before: Millis, limit: int) -> int:
 
 def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
     """Return leases of dead or missing workers, to be settled by token."""
-    return [
-        Orphan(
-            run_id=run,
-            part=part,
-            job_id=job,
-            revision=revision,
-            attempt=attempt,
-            token=token,
-            job_deleted=bool(deleted),
-            retry_policy=policy,
-            once=once,
-        )
-        for run, part, job, revision, attempt, token, deleted, policy, once in _SQL[
-            "list_orphans"
-        ].run(conn, {"limit": limit})
-    ]
+    return [_orphan(row) for row in _SQL["list_orphans"].run(conn, {"limit": limit})]
+
+
+def set_aside_if_leased(
+    conn: Connection, leases: Sequence[tuple[uuid.UUID, uuid.UUID]], *, error: str
+) -> set[uuid.UUID]:
+    """Set runs aside, given as (run, token); return those whose lease held.
+
+    They wait, their attempt spent, until a process claims them that executes nothing
+    else. One that was cancelled is over instead.
+    """
+    rows = _SQL["set_aside_if_leased"].run(
+        conn,
+        {
+            "runs": [run for run, _ in leases],
+            "tokens": [token for _, token in leases],
+            "reason": int(Reason.WORKER_LOST),
+            "error": error,
+        },
+    )
+    return {run for (run,) in rows}
+
+
+def claim_set_aside(
+    conn: Connection, *, queue: str, limit: int, worker: uuid.UUID
+) -> list[Lease]:
+    """Claim runs of a queue that were set aside, as :func:`claim_ready` does."""
+    rows = _SQL["claim_set_aside"].run(
+        conn, {"queue": queue, "limit": limit, "worker": worker}
+    )
+    return [_lease(row) for row in rows]
+
+
+def has_set_aside(conn: Connection, *, queues: Sequence[str]) -> bool:
+    """Return whether a run of these queues was set aside and waits."""
+    [(there,)] = _SQL["has_set_aside"].run(conn, {"queues": list(queues)})
+    return bool(there)
+
+
+def note_deaths(conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]) -> None:
+    """Note that the process of these (part, run) died under them."""
+    _SQL["note_deaths"].change(conn, _places(runs))
+
+
+def load_deaths(
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
+) -> dict[uuid.UUID, int]:
+    """Return how often a process died under these (part, run), where one did."""
+    rows = _SQL["load_deaths"].run(conn, _places(runs))
+    return {run: int(deaths) for run, deaths in rows}
+
+
+def purge_deaths(conn: Connection, *, before: Millis, limit: int) -> int:
+    """Forget deaths before an instant; return how many runs'."""
+    return _SQL["purge_deaths"].change(conn, {"before": before, "limit": limit})
 
 
 def cancel_if_timed(
@@ -1081,6 +1135,25 @@ def _lease(row: tuple[Any, ...]) -> Lease:
         token=token,
         job_deleted=bool(deleted),
         gates=gates,
+    )
+
+
+def _orphan(row: tuple[Any, ...]) -> Orphan:
+    run, part, job, revision, attempt, token, deleted, policy = row[:8]
+    crashed, alone, deaths, once = row[8:]
+    return Orphan(
+        run_id=run,
+        part=part,
+        job_id=job,
+        revision=revision,
+        attempt=attempt,
+        token=token,
+        job_deleted=bool(deleted),
+        retry_policy=policy,
+        crashed=crashed,
+        alone=alone,
+        deaths=deaths,
+        once=once,
     )
 
 

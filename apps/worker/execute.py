@@ -68,14 +68,16 @@ class Executor:
         own: Mapping[uuid.UUID, Prepared] = NOTHING,
         missed: Mapping[uuid.UUID, Missed] = NOTHING,
         checkpoints: Mapping[uuid.UUID, Any] = NOTHING,
+        deaths: Mapping[uuid.UUID, int] = NOTHING,
         *,
         queue: str,
     ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
         ``own`` has what is prepared for a run alone, ``missed`` what a run stands for,
-        ``checkpoints`` where those are to go on that told something before. Needs
-        the loop's eager task factory: without it every handler costs a switch.
+        ``checkpoints`` where those are to go on that told something before, ``deaths``
+        how many attempts were ended by the death of their process. Needs the loop's
+        eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
         now = self._clock.now()
@@ -89,6 +91,8 @@ class Executor:
             if checkpoints and lease.run_id in checkpoints:
                 execution.checkpoint = checkpoints[lease.run_id]
                 execution.has_notes = True
+            if deaths:
+                execution.spared = deaths.get(lease.run_id, 0)
             self._seats.take(execution)
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))

@@ -12,7 +12,7 @@ from apps.worker.storable import storable_error, storable_result
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.retry import Failure, RetryAt, RetryPolicy, decide
+from chrono.rules.retry import Failure, RetryAt, RetryPolicy, charged, decide
 from chrono.rules.states import Reason, RunState
 from chrono.tasks import Context
 
@@ -103,6 +103,7 @@ class Execution:
         "notebook",
         "prepared",
         "settled",
+        "spared",
         "stop",
         "task",
     )
@@ -126,6 +127,7 @@ class Execution:
         """Ends the handler for certain, where there is a way."""
         self.ending: Outcome | None = None
         self.settled = False
+        self.spared = 0
 
     @property
     def is_running(self) -> bool:
@@ -253,7 +255,11 @@ def _failed(
 ) -> Settlement:
     lease, prepared = execution.lease, execution.prepared
     verdict = decide(
-        failure, policy=prepared.policy, attempt=lease.attempt, now=now, draw=draw
+        failure,
+        policy=prepared.policy,
+        attempt=charged(lease.attempt, spared=execution.spared),
+        now=now,
+        draw=draw,
     )
     error = storable_error(failure.message)
     if prepared.once and failure.kind == "process_crash":

@@ -24,6 +24,7 @@ from apps.worker.config import Config
 from apps.worker.execute import Executor
 from apps.worker.gates import Gates
 from apps.worker.handlers.http import Transport
+from apps.worker.hire import Hire
 from apps.worker.lines import Line
 from apps.worker.notes import Noter
 from apps.worker.prepare import Prepare
@@ -58,6 +59,7 @@ class Life:
         config: Config,
         registry: Registry,
         transport: Transport,
+        hire: Hire,
         stuck: Callable[[], None],
         children: Children | None = None,
         previous: uuid.UUID | None = None,
@@ -68,6 +70,7 @@ class Life:
         self._config = config
         self._registry = registry
         self._transport = transport
+        self._hire = hire
         self._previous = previous
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
@@ -141,6 +144,7 @@ class Life:
             clock=clock,
             monotonic=self._monotonic,
             is_fit=lambda: clock.fit,
+            alone=stop.set if self._config.alone else None,
         )
         listener = Listener(
             url=self._config.url, queues=self._config.queues, wake=wake.set
@@ -183,6 +187,7 @@ class Life:
                 concurrency=self._config.concurrency,
                 queues=self._config.queues,
                 held=True,
+                alone=self._config.alone,
             )
             return timers.read_dispatch_state(conn).horizon
 
@@ -194,6 +199,8 @@ class Life:
             monotonic=self._monotonic,
             loop=self._loop,
             told=self._told,
+            hire=self._hire.start if self._config.hires else None,
+            queues=self._config.queues,
             trusted_until=trusted_until(sent),
             horizon=horizon,
         )

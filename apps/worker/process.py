@@ -16,6 +16,7 @@ from apps.worker.children import Children
 from apps.worker.config import Config
 from apps.worker.handlers.http import Transport
 from apps.worker.heir import bequeath
+from apps.worker.hire import Hire
 from apps.worker.life import Life, LifeLost
 from apps.worker.nursery import start_nursery
 from chrono.tasks import Registry
@@ -45,6 +46,7 @@ class Worker:
         self._nursery = nursery
         self.config = config
         self._begins = begins
+        self._hire = Hire(config.queues)
         self._registry = registry
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -84,6 +86,7 @@ class Worker:
         finally:
             if children is not None:
                 children.close()
+            self._hire.stop()
             await transport.close()
 
     async def _run(self, transport: Transport, children: Children | None) -> bool:
@@ -94,6 +97,7 @@ class Worker:
                 config=self.config,
                 registry=self._registry,
                 transport=transport,
+                hire=self._hire,
                 stuck=partial(self.give_up, "no handler here stops any more"),
                 children=children,
                 previous=previous,

@@ -40,6 +40,9 @@ class Seats:
         """Whether every seat is held by a handler that does not stop."""
         return len(self._stuck) >= self.capacity
 
+    def __len__(self) -> int:
+        return len(self._taken)
+
     def __contains__(self, token: uuid.UUID) -> bool:
         return token in self._taken
 

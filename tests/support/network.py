@@ -75,6 +75,7 @@ class Network:
         self._links: set[Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._held_later = False
+        self._room_later: dict[str, int] = {}
         self._trapped = threading.Event()
         self._trap_later = False
         self._line = asyncio.Lock()
@@ -144,6 +145,7 @@ class Network:
 
         def release() -> None:
             self._held_later = False
+            self._room_later.clear()
             for link in self._links:
                 for way in (link.to_server, link.to_client):
                     way.room = math.inf
@@ -152,14 +154,17 @@ class Network:
         self._call(release)
 
     def choke(self, name: str, room: int) -> None:
-        """Take only so much more from the server for these applications' links.
+        """Break these applications' links, and take only so much from the server for
+        each new one.
 
-        What it has to say beyond that stays with the server, until the release.
+        What it has to say beyond that stays with the server, until the release. On a
+        link that is new its kernel takes little of it.
         """
 
         def choke() -> None:
+            self._room_later[name] = room
             for link in self.links(name):
-                link.to_client.room = room
+                link.reset()
 
         self._call(choke)
 
@@ -207,6 +212,7 @@ class Network:
             to_server=Way(source=reader, sink=server_writer),
             to_client=Way(source=server_reader, sink=writer),
         )
+        link.to_client.room = self._room_later.get(link.name, math.inf)
         for way in (link.to_server, link.to_client):
             _shut(way, self._held_later)
         self._links.add(link)
