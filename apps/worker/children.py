@@ -20,6 +20,8 @@ MOST_RUNS = 500
 IDLE_S = 60.0
 START_S = 10.0
 END_S = 2.0
+TOLD = 2_000
+"""Characters of the last that was printed, in the error of a crash."""
 
 
 class NoChild(Exception):
@@ -89,7 +91,7 @@ class Child:
             how = "does not answer any more"
         else:
             how = _how(code)
-        said = self.output.tail()
+        said = self.output.tail()[-TOLD:]
         words = f"The process of the task {how}."
         return f"{words}\nThe last that it printed:\n{said}" if said else words
 

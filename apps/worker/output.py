@@ -14,7 +14,8 @@ PIECE = 256 * 1024
 PAUSE_S = 0.005
 PASSED_ON = 1024 * 1024
 """Bytes of one run that go to the worker's own output."""
-TAIL = 2_000
+TAIL = 8 * 1024
+"""Bytes of the last that was printed."""
 LONGEST_LINE = 8 * 1024
 LEFT_OUT = b"[more was printed and is left out]\n"
 
@@ -43,7 +44,7 @@ class Output:
         for _ in range(8):
             if not self._take():
                 break
-        return self._tail[-TAIL:].decode(errors="replace").strip()
+        return self._tail.decode(errors="replace").strip()
 
     def close(self) -> None:
         """Pass on the last unfinished line and listen no more."""
@@ -77,7 +78,7 @@ class Output:
         if not piece:
             self._close()
             return False
-        self._tail = (self._tail + piece)[-2 * TAIL :]
+        self._tail = (self._tail + piece)[-TAIL:]
         if self._left > 0:
             lines, newline, rest = (self._rest + piece).rpartition(b"\n")
             if len(rest) > LONGEST_LINE:

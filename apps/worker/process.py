@@ -11,6 +11,7 @@ from functools import partial
 
 import psycopg
 
+from apps.worker import tails
 from apps.worker.child import serve_child
 from apps.worker.children import Children
 from apps.worker.config import Config
@@ -77,6 +78,7 @@ class Worker:
         """
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         transport = Transport(self.config.openings)
+        keeper = tails.install()
         children = None
         if self._nursery is not None:
             lost = partial(self.give_up, "no process for tasks can be started any more")
@@ -86,6 +88,7 @@ class Worker:
         finally:
             if children is not None:
                 children.close()
+            logging.getLogger().removeHandler(keeper)
             self._hire.stop()
             await transport.close()
 

@@ -135,3 +135,11 @@ def parent(payload):
 async def neighbour(payload):
     await asyncio.sleep(0.01)
     return os.getpid()
+
+
+@chrono.task(name="speak", **isolated)
+def speak(payload, ctx):
+    ctx.log("a line of the log")
+    print("a printed line")
+    if payload:
+        os._exit(4)

@@ -135,6 +135,20 @@ def test_e01_a_run_that_kills_its_process_ends_in_the_dead_letters(worker, conne
     stopped(process)
 
 
+def test_what_an_isolated_run_logged_last_is_kept_with_it(worker, connect):
+    conn = connect()
+    make_ready(conn, task_job(conn, "speak"))
+    make_ready(conn, task_job(conn, "speak", payload=True))
+    process = worker()
+    settled(conn, 2, timeout=30)
+    [(kept,)] = conn.execute("SELECT log FROM chrono_run WHERE state = 1").fetchall()
+    [(of_failed,)] = conn.execute("SELECT log FROM chrono_attempt").fetchall()
+    for text in (kept, of_failed):
+        assert "a line of the log" in text
+        assert text.endswith("a printed line")
+    stopped(process)
+
+
 def test_memory_within_the_bound_is_had(worker, connect):
     conn = connect()
     # 8 times, since what one run took is no other's.

@@ -8,6 +8,7 @@ from apps.worker.child import describe
 from apps.worker.children import Child, Children, NoChild
 from apps.worker.execution import Execution, HandBack, Outcome, Success
 from apps.worker.frames import BadFrame
+from apps.worker.tails import Tail
 from chrono.rules.instants import SECOND
 from chrono.rules.retry import FAILURE_KINDS, Failure
 from chrono.tasks import NotStorable, Task
@@ -33,10 +34,17 @@ class ProcessCall:
             log.error("no process for a task: %s", error)
             return HandBack(wait=NO_CHILD_WAIT)
         execution.stop = child.cancel
-        execution.kill = child.kill
+
+        def kill() -> None:
+            # Its run is settled right behind this.
+            _keep_output(execution, child)
+            child.kill()
+
+        execution.kill = kill
         reusable = False
         try:
             outcome, reusable = await self._call(child, execution)
+            _keep_output(execution, child)
         finally:
             # One that was called off may have been cut off anywhere.
             if reusable and execution.ending is None:
@@ -66,6 +74,13 @@ class ProcessCall:
             elif said.get("is") == "done":
                 return _outcome(said), said.get("reusable") is True
         return Failure("process_crash", await child.obituary()), False
+
+
+def _keep_output(execution: Execution, child: Child) -> None:
+    """Keep what was printed last, which has what was logged."""
+    if (printed := child.output.tail()) and execution.tail is None:
+        execution.tail = Tail()
+        execution.tail.write(printed)
 
 
 def _note(execution: Execution, said: dict[str, Any]) -> None:
