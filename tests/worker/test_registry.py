@@ -160,4 +160,5 @@ def test_a_context_is_what_it_says():
         "last_checkpoint",
         "notes",
         "connection",
+        "onces",
     }
