@@ -1,7 +1,8 @@
 """Tasks that have one effect each, and die at a named point where they are told to.
 
-A payload's `die` names the point; the first attempt dies there, by SIGKILL to its own
-worker, after a line on disk that says so. All that runs beside it dies with it.
+A payload's `die` names the point; the first attempt that comes to it dies there, by
+SIGKILL to its own worker, after a line on disk that says so. All that runs beside it
+dies with it.
 """
 
 import json
@@ -9,7 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import django.db
 from django.db import transaction
@@ -34,9 +35,8 @@ def effect_in_transaction(payload: Any, context: Context) -> str:
             [payload["job"], context.key, context.attempt],
         )
     die("written")
-    if payload.get("die") == "settled" and context.attempt == 1:
-        # Django's commit of this thread's session is the next thing after the settle.
-        django.db.connection._commit = lambda: die("settled")  # type: ignore[attr-defined]
+    if payload.get("die") == "settled":
+        _before_commit(lambda: die("settled"))
     transaction.on_commit(lambda: die("committed"))
     return "written"
 
@@ -51,12 +51,31 @@ def effect_at_most_once(payload: Any, context: Context) -> str:
     return "noted"
 
 
+def _before_commit(act: Callable[[], None]) -> None:
+    """Act before the next commit of this thread's session, right after the settle."""
+    session = cast(Any, django.db.connection)
+    commit = session._commit
+
+    def instead() -> Any:
+        session._commit = commit
+        act()
+        return commit()
+
+    session._commit = instead
+
+
 def _death(payload: Any, context: Context) -> Callable[[str], None]:
     def die(point: str) -> None:
-        if payload.get("die") != point or context.attempt != 1:
+        folder = Path(os.environ["CHRONO_RIG_FOLDER"])
+        if payload.get("die") != point:
+            return
+        try:
+            # Once a job: another kill may have ended an attempt before its point.
+            (folder / f"died-{payload['job']}").touch(exist_ok=False)
+        except FileExistsError:
             return
         line = json.dumps({"job": payload["job"], "point": point}).encode() + b"\n"
-        path = Path(os.environ["CHRONO_RIG_FOLDER"]) / f"deaths-{os.getpid()}.jsonl"
+        path = folder / f"deaths-{os.getpid()}.jsonl"
         with path.open("ab") as file:
             file.write(line)
             file.flush()
