@@ -18,11 +18,13 @@ from apps.scheduler.lane import Lane
 from apps.scheduler.load import Loader
 from apps.scheduler.missed import Misser
 from apps.scheduler.store import Term
+from apps.tenants.store import list_weights
 from chrono.rules.instants import Millis
 
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
+WEIGHTS_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
 """How many catch-up runs a second are let in, by all leaders together."""
@@ -52,7 +54,8 @@ class Dispatcher:
         self._progress = progress
         self.cache = Cache(clock.now())
         self._loader = Loader(conn, self.cache, progress)
-        tags = Tags()
+        self._conn = conn
+        self._tags = tags = Tags()
         self._gates = Gates(conn)
         self._keeper = Keeper(conn, self.cache, self._gates)
         self._gun = Gun(conn, self.cache, tags, self._gates.hold)
@@ -62,6 +65,7 @@ class Dispatcher:
         self._slice = 0
         self._horizon: Millis = 0
         self._next_look: Millis = 0
+        self._next_weights: Millis = 0
 
     def adopt(self, terms: Iterable[Term]) -> None:
         """Lead these partitions from now on; what is due comes with the next step."""
@@ -153,6 +157,10 @@ class Dispatcher:
             log.warning("%s partitions are led anew", len(seen.lost))
         self._lost += seen.lost
         self._gates.follow(seen.gates)
+        self._tags.follow(seen.heads)
+        if now >= self._next_weights:
+            self._tags.weigh(list_weights(self._conn))
+            self._next_weights = now + WEIGHTS_EVERY
         self._next_look = now + LOOK_EVERY
 
     def _wait(self) -> Millis:

@@ -198,6 +198,10 @@ class Gun:
             for n, d in enumerate(decisions)
             if (gate := gate_of(d)) is not None
         ]
+        priorities = [
+            Priority.BULK if d.gate is Reason.CATCH_UP else e.definition.priority
+            for e, d in zip(entries, decisions, strict=True)
+        ]
         return {
             **guards(held[part] for part in {entry.part for entry in entries}),
             "ns": int8s(range(len(entries))),
@@ -211,15 +215,13 @@ class Gun:
             "revision": int8s([e.revision for e in entries]),
             "tenant": int8s([e.tenant for e in entries]),
             "queue": texts([e.definition.queue for e in entries]),
-            "priority": int8s(
+            "priority": int8s(priorities),
+            "tag": int8s(
                 [
-                    Priority.BULK
-                    if d.gate is Reason.CATCH_UP
-                    else e.definition.priority
-                    for e, d in zip(entries, decisions, strict=True)
+                    self._tags.draw(e.tenant, moment.now, e.definition.queue, priority)
+                    for e, priority in zip(entries, priorities, strict=True)
                 ]
             ),
-            "tag": int8s([self._tags.draw(e.tenant, moment.now) for e in entries]),
             "fence": int8s([held[e.part].fence for e in entries]),
             "skip": int8s([d.skip or 0 for d in decisions]),
             "bounded": bools(

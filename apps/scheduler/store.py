@@ -133,6 +133,8 @@ class Look:
     horizon: Millis
     gates: int
     """The number of the gates, which every opening and shutting raises."""
+    heads: Sequence[tuple[str, int, int]]
+    """Queue, priority and fair tag of the runs that are next; in one look of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,10 +396,22 @@ def look_again(
             slice=current,
             horizon=to_millis(horizon),
             gates=gates,
+            heads=heads or (),
         )
-        for part, fence, term, epoch, full_epoch, due, current, horizon, gates in _SQL[
-            "look_again"
-        ].run(conn, {"parts": list(parts), "after": after, "before": before})
+        for (
+            part,
+            fence,
+            term,
+            epoch,
+            full_epoch,
+            due,
+            current,
+            horizon,
+            gates,
+            heads,
+        ) in _SQL["look_again"].run(
+            conn, {"parts": list(parts), "after": after, "before": before}
+        )
     ]
 
 

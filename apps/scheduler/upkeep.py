@@ -14,7 +14,7 @@ from apps.jobs.failures import Failures
 from apps.jobs.watch import Watch
 from apps.queue import withdrawals
 from apps.queue.rotation import Rotation
-from apps.runs import days, slots
+from apps.runs import days, slots, targets
 from apps.runtime import requests
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
@@ -121,7 +121,7 @@ class Upkeep(Keeper):
             *days.drop_old_days(conn, now=now),
         ):
             log.info("dropped %s", dropped)
-        for purge in (days.purge_kept, watch.purge):
+        for purge in (days.purge_kept, watch.purge, targets.purge):
             while purge(conn, now=now):
                 pass
         slots.clear_lost(conn)
