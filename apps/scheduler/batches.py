@@ -36,6 +36,15 @@ class Fired:
     stale: set[int] = field(default_factory=set)
     """Partitions that refused: their epoch or term has moved."""
 
+    def count(self, queues: Iterable[str | None]) -> None:
+        """Count runs let in by their queues; None went on to another gate."""
+        for queue in queues:
+            if queue is None:
+                self.waiting = True
+            else:
+                self.readied += 1
+                self.queues.add(queue)
+
 
 class Tags:
     """Each tenant's last fair tag in each queue, and what new ones go by."""

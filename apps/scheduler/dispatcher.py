@@ -13,7 +13,7 @@ from apps.runtime.sessions import Connection
 from apps.scheduler.batches import Fired, Moment, Tags
 from apps.scheduler.cache import Cache
 from apps.scheduler.fire import Gun, is_missed
-from apps.scheduler.gates import Gates, Keeper
+from apps.scheduler.gates import Gatekeeper, Gates
 from apps.scheduler.lane import Lane
 from apps.scheduler.load import Loader
 from apps.scheduler.missed import Misser
@@ -35,6 +35,8 @@ class Step:
     """What one step did, and how long the caller may wait for the next."""
 
     readied: int
+    held: bool = False
+    """Whether runs were put behind gates by which another process lets in."""
     queues: set[str] = field(default_factory=set)
     wait: Millis = 0
 
@@ -57,7 +59,7 @@ class Dispatcher:
         self._conn = conn
         self._tags = tags = Tags()
         self._gates = Gates(conn)
-        self._keeper = Keeper(conn, self.cache, self._gates)
+        self._keeper = Gatekeeper(conn, self.cache, self._gates)
         self._gun = Gun(conn, self.cache, tags, self._gates.hold)
         self._misser = Misser(conn, self.cache, tags)
         self._lane = Lane(conn, self.cache, self._loader, rate=catchup_rate)
@@ -93,6 +95,10 @@ class Dispatcher:
         self._lane.notice()
         self._keeper.notice()
 
+    def notice_gates(self) -> None:
+        """Look at the gates at once: somebody said that runs wait."""
+        self._keeper.notice()
+
     def step(self) -> Step:
         """Look and read where it is time, fire what is due; return what came of it.
 
@@ -123,14 +129,21 @@ class Dispatcher:
         self._lead_anew({part for one in fired for part in one.stale})
         return Step(
             readied=sum(one.readied for one in fired),
+            held=0 not in self.cache.held and any(one.waiting for one in fired),
             queues={queue for one in fired for queue in one.queues},
             wait=self._wait(),
         )
 
     def _let_in(self, now: Millis) -> list[Fired]:
         """Let in what waits behind gates, where it is time to look."""
-        gates = (self._lane, self._keeper)
-        return [one.step(self._moment()) for one in gates if now >= one.due()]
+        fired = []
+        if now >= self._lane.due():
+            fired.append(self._lane.step(self._moment()))
+            if fired[0].waiting:
+                self._keeper.notice()
+        if now >= self._keeper.due():
+            fired.append(self._keeper.step(self._moment()))
+        return fired
 
     def _moment(self) -> Moment:
         return Moment(

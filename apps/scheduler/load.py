@@ -328,4 +328,5 @@ def _definition(row: RevisionRow) -> Definition | None:
         bound=policies.max_concurrent_runs or 1,
         queue=row.queue,
         priority=row.priority,
+        limited=policies.concurrency_key is not None or policies.rate_limit is not None,
     )

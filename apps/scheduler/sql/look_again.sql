@@ -6,7 +6,10 @@
 -- all of them. One that was cancelled may lie at the head until upkeep takes it out, and
 -- is passed over.
 WITH RECURSIVE queues AS (
-    (SELECT queue, 1 AS depth FROM chrono_ready ORDER BY queue LIMIT 1)
+    (
+        SELECT queue, 1 AS depth FROM chrono_ready WHERE queue > ''
+        ORDER BY queue LIMIT 1
+    )
     UNION ALL
     SELECT (
         SELECT y.queue FROM chrono_ready y WHERE y.queue > q.queue
