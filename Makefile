@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi readme fuzz-api smoke failover faults-scheduler faults-web bench \
+	openapi readme fuzz-api smoke failover faults-scheduler faults-worker faults-web bench \
 	bench-quick bench-api bench-herd bench-scale
 
 help: ## Print this list
@@ -61,6 +61,9 @@ failover: setup ## Kill, stop and depose leaders under load
 
 faults-scheduler: setup ## Strike schedulers, their servers, networks and clocks
 	@$(PY) -m tests.rigs.faults_scheduler --seeds $(or $(SEEDS),1) $(ARGS)
+
+faults-worker: setup ## Kill, stop, starve and crowd out workers
+	@$(PY) -m tests.rigs.faults_worker --seeds $(or $(SEEDS),1) $(ARGS)
 
 faults-web: setup ## Kill processes of the web in the middle of requests
 	@$(PY) -m tests.rigs.web_kill $(ARGS)

@@ -85,6 +85,11 @@ class Context:
     """What else this run stands for; None where it is for its own instant alone."""
     last_checkpoint: Any = None
     """What an earlier attempt gave to :meth:`checkpoint` last; None for nothing."""
+    connection: Any = dataclasses.field(default=None, repr=False, compare=False)
+    """In a transactional task the psycopg session of its transaction; None elsewhere.
+
+    Django's default connection is the same session. Neither commit nor roll back here.
+    """
     cancelled: bool = False
     """Becomes true when the result is no longer wanted: look now and then."""
     notes: Notes | None = dataclasses.field(default=None, repr=False, compare=False)
@@ -126,6 +131,8 @@ class Task:
     isolation: Isolation
     memory: int | None = None
     """Bytes that a run in a process may take besides those it begins with."""
+    transactional: bool = False
+    """Whether it is called inside the transaction that settles its run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +158,22 @@ class Registry:
         *,
         isolation: str | None = None,
         memory: str | None = None,
+        transactional: bool = False,
     ) -> None:
         """Register a function; a second one under the same name becomes a duplicate.
 
         The same function again (a module imported anew) replaces the first. Raises
         :class:`NotATask` for a function that takes neither one nor two arguments, an
-        isolation that it cannot have, and a memory limit without a process.
+        isolation that it cannot have, a memory limit without a process, and for a
+        transactional one that is no plain function in a thread.
         """
         is_async = inspect.iscoroutinefunction(function)
         chosen = _isolation(isolation, is_async=is_async)
+        if transactional and chosen != "thread":
+            raise NotATask(
+                f"{function!r}: a transactional task is a plain function without an "
+                "isolation: the transaction belongs to one thread of the worker."
+            )
         task = Task(
             name=name,
             function=function,
@@ -167,6 +181,7 @@ class Registry:
             wants_context=_positional(function) == 2,
             isolation=chosen,
             memory=_memory(memory, isolation=chosen),
+            transactional=transactional,
         )
         first = self._tasks.get(name)
         if first is None or where(first) == where(task):
@@ -191,7 +206,11 @@ registry = Registry()
 
 
 def task(
-    *, name: str, isolation: Isolation | None = None, memory: str | None = None
+    *,
+    name: str,
+    isolation: Isolation | None = None,
+    memory: str | None = None,
+    transactional: bool = False,
 ) -> Callable[[F], F]:
     """Register a function as the target ``{"kind": "task", "name": name}``.
 
@@ -200,10 +219,19 @@ def task(
     functions run on the worker's event loop, others in its threads, unless
     ``isolation="process"`` asks for a process of their own. There ``memory``, as
     ``512MiB``, bounds what a run may take besides what the process begins with.
+
+    A ``transactional`` one is called inside the transaction that settles its run, on
+    Django's default connection: what it writes there happens exactly once.
     """
 
     def register(function: F) -> F:
-        registry.add(name, function, isolation=isolation, memory=memory)
+        registry.add(
+            name,
+            function,
+            isolation=isolation,
+            memory=memory,
+            transactional=transactional,
+        )
         return function
 
     return register

@@ -60,6 +60,8 @@ STATUS = {
     "illegal_move": 409,
     "run_finished": 409,
     "run_not_waiting": 409,
+    "run_not_resolvable": 409,
+    "run_resolved": 409,
     "request_in_progress": 409,
     "length_required": 411,
     "version_conflict": 412,

@@ -25,6 +25,7 @@ from apps.jobs.target import METHODS
 from chrono.rules.policy import (
     CATCHUP_POLICIES,
     DEFAULT,
+    DELIVERIES,
     MOST_CONCURRENT,
     MOST_FAILURES,
     MOST_OF_A_KEY,
@@ -75,6 +76,14 @@ CATCHUP: Schema = {
     "default": DEFAULT.catchup_policy,
     "description": "What becomes of occurrences missed by more than a minute: none "
     "runs, the newest runs for all, all run, or those within `max_delay`.",
+}
+DELIVERY: Schema = {
+    "type": "string",
+    "enum": list(DELIVERIES),
+    "default": DEFAULT.delivery,
+    "description": "Of a run whose worker is lost: it begins again, or is `unknown` "
+    "until a person resolves it. A job that is delivered at most once has one attempt, "
+    "whatever its retry_policy says.",
 }
 SWITCHES: dict[str, Schema] = {
     "max_delay": {
@@ -272,6 +281,7 @@ COMMON: dict[str, Schema] = {
     "overlap_policy": OVERLAP,
     "catchup_policy": CATCHUP,
     "on_limit": ON_LIMIT_SHOWN,
+    "delivery": DELIVERY,
     "queue": {**QUEUE, "pattern": "^[a-z0-9_.-]{1,64}$", "default": "default"},
     "priority": {**PRIORITY, "default": "normal"},
 }
@@ -362,7 +372,7 @@ ITEM_TARGET = record(
 _ALWAYS = [
     *STATED,
     *("name", "tags", "jitter_window", "overlap_policy", "queue", "priority"),
-    *("catchup_policy", "on_limit", *SWITCHES),
+    *("catchup_policy", "delivery", "on_limit", *SWITCHES),
 ]
 
 

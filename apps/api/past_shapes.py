@@ -20,6 +20,7 @@ BackfillPage: Schema = ref("BackfillPage")
 CancelledBackfill: Schema = ref("CancelledBackfill")
 Explanation: Schema = ref("Explanation")
 Reschedule: Schema = ref("Reschedule")
+Resolve: Schema = ref("Resolve")
 
 VERDICTS = (
     "run",
@@ -95,6 +96,17 @@ COMPONENTS: dict[str, Schema] = {
         }
     ),
     "CancelledBackfill": record({"cancelled": WHOLE}),
+    "Resolve": record(
+        {
+            "outcome": {"type": "string", "enum": ["success", "failed"]},
+            "reason": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 1000,
+                "description": "How it is known what became of the run.",
+            },
+        }
+    ),
     "Reschedule": record({"due_at": INSTANT, "reason": WHY}, required=["due_at"]),
     "Explanation": record(
         {

@@ -3,7 +3,7 @@
 from typing import Any
 
 from apps.runs import selectors
-from apps.runs.store import AttemptRow, Progress, RunDetail, RunRow
+from apps.runs.store import AttemptRow, Progress, Resolution, RunDetail, RunRow
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis, format_instant
@@ -44,8 +44,10 @@ def short_form(row: RunRow) -> dict[str, Any]:
     }
 
 
-def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
-    """Return a run with everything that is public."""
+def full_form(
+    row: RunRow, detail: RunDetail, said: Resolution | None = None
+) -> dict[str, Any]:
+    """Return a run with everything that is public, ``said`` of it what a person did."""
     running = row.place == "lease" and detail.beat_at is not None
     trigger = row.kind if detail.trigger is None else detail.trigger
     missed = detail.missed
@@ -70,6 +72,14 @@ def full_form(row: RunRow, detail: RunDetail) -> dict[str, Any]:
         "checkpoint": detail.checkpoint,
         "progress": _progress(detail.progress),
         "error": error,
+        "resolution": None
+        if said is None
+        else {
+            "outcome": RunState(said.state).label,
+            "by": said.actor,
+            "reason": said.note,
+            "at": format_instant(said.at),
+        },
         "missed_from": None if missed is None else format_instant(missed.first),
         "missed_to": None if missed is None else format_instant(missed.last),
         "missed_count": None if missed is None else missed.count,

@@ -19,12 +19,14 @@ from apps.runs import selectors
 from apps.runs.cancel import cancel_by
 from apps.runs.errors import RunNotFound
 from apps.runs.reschedule import reschedule
+from apps.runs.resolve import OUTCOMES, resolve
 from apps.runs.selectors import Filter, Key
 from apps.runs.store import JobRunKey
 from apps.runtime.django_session import raw_connection
+from apps.runtime.sessions import Connection
 from apps.tenants.actor import Scope
 from chrono.rules.errors import BadValue
-from chrono.rules.states import RunState, status_of
+from chrono.rules.states import Reason, RunState, status_of
 
 NO_JOB = UUID(int=0)
 STATES = tuple(state.label for state in RunState)
@@ -100,8 +102,7 @@ class Run(ApiView):
     @extend_schema(operation_id="get_run", responses={200: shapes.Run})
     def get(self, request: Request, run_id: str) -> Response:
         """Return a run, wherever it is in its life."""
-        found = selectors.get_run(raw_connection(), _id(run_id), tenant=self.tenant)
-        return Response(full_form(*found))
+        return Response(_full(raw_connection(), _id(run_id), tenant=self.tenant))
 
 
 class Attempts(ApiView):
@@ -144,11 +145,50 @@ class Cancel(ApiView):
             state = cancel_by(
                 conn, run, tenant=self.tenant, actor=self.actor, reason=reason
             )
-            found = selectors.get_run(conn, run, tenant=self.tenant)
             status = 202 if state is RunState.RUNNING else 200
-            return Response(full_form(*found), status=status)
+            return Response(_full(conn, run, tenant=self.tenant), status=status)
 
         return repeatable(request, effect)
+
+
+class Resolve(ApiView):
+    """Saying what became of a run."""
+
+    scopes: ClassVar = {"POST": Scope.OPERATE}
+
+    @extend_schema(
+        operation_id="resolve_run",
+        request=shapes.json(past_shapes.Resolve),
+        responses={200: shapes.Run},
+        parameters=[shapes.IDEMPOTENCY_KEY],
+    )
+    def post(self, request: Request, run_id: str) -> Response:
+        """Say what became of a run that is unknown, or dead: `success` or `failed`.
+
+        It is shown as that from then on, with the reason `resolved`; who said so and
+        why is in `resolution`. 409 for a run in another state, or one that was resolved
+        otherwise.
+        """
+        run = _id(run_id)
+        fields = bodies.fields(request, known=("outcome", "reason"))
+        reason = bodies.take_reason(fields)
+        outcome = fields.get("outcome")
+        if not isinstance(outcome, str) or outcome not in OUTCOMES:
+            raise BadValue("outcome is success or failed.", field="outcome")
+
+        def effect() -> Response:
+            conn = raw_connection()
+            resolve(
+                conn,
+                run,
+                outcome=OUTCOMES[outcome],
+                tenant=self.tenant,
+                actor=self.actor,
+                reason=reason,
+            )
+            return Response(_full(conn, run, tenant=self.tenant))
+
+        return once(request, effect)
 
 
 class Reschedule(ApiView):
@@ -185,11 +225,17 @@ class Reschedule(ApiView):
                 actor=self.actor,
                 reason=reason,
             )
-            return Response(
-                full_form(*selectors.get_run(conn, run, tenant=self.tenant))
-            )
+            return Response(_full(conn, run, tenant=self.tenant))
 
         return once(request, effect)
+
+
+def _full(conn: Connection, run: UUID, *, tenant: int) -> dict[str, Any]:
+    row, detail = selectors.get_run(conn, run, tenant=tenant)
+    said = None
+    if row.reason == Reason.RESOLVED:
+        said = selectors.find_resolution(conn, run)
+    return full_form(row, detail, said)
 
 
 def page_of(request: Request, *, tenant: int, job: UUID | None) -> Response:

@@ -11,20 +11,27 @@ from apps.api import bodies, shapes
 from apps.api.forecast import counted
 from apps.api.view import ApiView
 from apps.jobs import forecast
-from apps.jobs.definition import parse_schedule
+from apps.jobs.definition import parse_schedule, parse_tags
 from apps.runtime.django_session import raw_connection
 from apps.runtime.store import read_clock
 from apps.tenants.actor import Scope
 from apps.tenants.directory import find_timezone
+from chrono.rules import lint, policy
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import Millis, format_instant, parse_instant
+from chrono.rules.lint import Finding
 from chrono.rules.preview import Fire, foresee
 from chrono.rules.schedule import SCHEDULE_FIELDS, CronSchedule
 from chrono.rules.suggest import Suggestion, parse_clock
 from chrono.rules.words import describe
 
-KNOWN = SCHEDULE_FIELDS | {"jitter_window", "time_critical", "after", "count"}
+ABOUT = ("tags", "delivery")
+"""What of a job is no schedule and yet looked at."""
+KNOWN = SCHEDULE_FIELDS | {
+    *("jitter_window", "time_critical", "after", "count"),
+    *ABOUT,
+}
 USUAL = 10
 MOST = 100
 WANTED = {"cron", "timezone", "seconds", "earliest", "latest", "count"}
@@ -59,7 +66,8 @@ class Preview(ApiView):
                 "jitter_window": format_duration(window),
                 "fires": [_fire(fire, window) for fire in found.fires],
                 "warnings": [
-                    {"code": one.code, "text": one.text} for one in found.warnings
+                    {"code": one.code, "text": one.text}
+                    for one in (*found.warnings, *_of_delivery(fields))
                 ],
                 "load_at_first": load,
             }
@@ -110,6 +118,12 @@ class Suggest(ApiView):
                 **counted(found.forecast),
             }
         )
+
+
+def _of_delivery(fields: Mapping[str, Any]) -> list[Finding]:
+    given = {name: fields[name] for name in ABOUT if fields.get(name) is not None}
+    tags, delivery = parse_tags(given.get("tags", [])), policy.from_json(given).delivery
+    return lint.of_delivery(tags, delivery)
 
 
 def _between(fields: Mapping[str, Any]) -> tuple[int, int] | None:

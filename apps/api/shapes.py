@@ -8,6 +8,7 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter
 
+from chrono.rules import policy
 from chrono.rules.states import Priority, Reason, RunState, status_of
 
 type Schema = dict[str, Any]
@@ -291,6 +292,18 @@ COMPONENTS: dict[str, Schema] = {
                 "type": ["object", "null"],
                 "description": "Of the last attempt that failed.",
             },
+            "resolution": {
+                **record(
+                    {
+                        "outcome": {"type": "string", "enum": ["success", "failed"]},
+                        "by": TEXT,
+                        "reason": TEXT,
+                        "at": INSTANT,
+                    }
+                ),
+                "type": ["object", "null"],
+                "description": "What a person said became of an unknown or dead run.",
+            },
             "missed_from": {
                 **nullable(INSTANT),
                 "description": "Of a run that stands for several missed occurrences: "
@@ -347,6 +360,16 @@ COMPONENTS: dict[str, Schema] = {
                 },
                 "time_critical": FLAG,
                 "after": nullable({**INSTANT, "description": "Now where left out."}),
+                "tags": nullable(
+                    {
+                        "type": "array",
+                        "items": TEXT,
+                        "description": "The job's: some ask for another delivery.",
+                    }
+                ),
+                "delivery": nullable(
+                    {"type": "string", "enum": list(policy.DELIVERIES)}
+                ),
                 "count": nullable({"type": "integer", "minimum": 1, "maximum": 100}),
             },
             required=[],

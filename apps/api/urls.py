@@ -44,6 +44,7 @@ resources = [
     path("runs/<str:run_id>", runs.Run.as_view(), name="run"),
     path("runs/<str:run_id>/attempts", runs.Attempts.as_view(), name="attempts"),
     path("runs/<str:run_id>/cancel", runs.Cancel.as_view(), name="cancel"),
+    path("runs/<str:run_id>/resolve", runs.Resolve.as_view(), name="resolve"),
     path("runs/<str:run_id>/reschedule", runs.Reschedule.as_view(), name="reschedule"),
     path("queues/paused", queues.PausedQueues.as_view(), name="paused-queues"),
     path("queues/<str:queue>/pause", queues.PauseQueue.as_view(), name="pause-queue"),

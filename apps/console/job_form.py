@@ -24,7 +24,7 @@ from apps.jobs.public import HIDDEN, definition_fields, has_chosen_start
 from apps.jobs.store import Job
 from apps.jobs.target import METHODS, parse_target
 from apps.tenants.models import Tenant
-from chrono.rules import retry
+from chrono.rules import lint, retry
 from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis
@@ -75,9 +75,10 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
     (
-        "Retries",
+        "Delivery and retries",
         {
             "fields": [
+                "delivery",
                 ("max_attempts", "backoff_base", "backoff_cap"),
                 "retry_on",
                 "pause_on_failure",
@@ -278,6 +279,18 @@ class JobForm(forms.Form):
 
     queue = _short(max_length=200)
     priority = _choice(*(one.label for one in Priority))
+    delivery = forms.ChoiceField(
+        required=False,
+        label="If the worker of a run is lost",
+        choices=[
+            ("at_least_once", "the run begins again (at least once)"),
+            ("at_most_once", "the run waits for a person (at most once)"),
+        ],
+        help_text=(
+            "At most once: a run has one attempt. For what must not happen twice at a "
+            "target that does not honour the idempotency key, such as payroll."
+        ),
+    )
     max_attempts = forms.IntegerField(required=False, label="Attempts at most")
     backoff_base = _short(max_length=100, label="First wait up to")
     backoff_cap = _short(max_length=100, label="Waits at most")
@@ -364,6 +377,11 @@ class JobForm(forms.Form):
             del fields["timezone"]
         return fields
 
+    def surprises(self) -> list[lint.Finding]:
+        """Return what may surprise about the job besides its schedule."""
+        given = self.cleaned_data
+        return lint.of_delivery(_words(given.get("tags")), given.get("delivery", ""))
+
     def tenant_id(self) -> int | None:
         """Return whose job it is or will be; None where that is not chosen yet."""
         if self.job is not None:
@@ -386,7 +404,7 @@ class JobForm(forms.Form):
             **self.schedule_fields(),
             "key": given.get("key", "") if self.job is None else self.job.key,
             "name": given.get("name", ""),
-            "tags": given.get("tags", "").replace(",", " ").split(),
+            "tags": _words(given.get("tags")),
             "target": self._target(),
             "payload": self._payload(),
             "queue": given.get("queue") or "default",
@@ -484,6 +502,10 @@ class JobForm(forms.Form):
         if backoff:
             policy["backoff"] = backoff
         return policy
+
+
+def _words(text: str | None) -> list[str]:
+    return (text or "").replace(",", " ").split()
 
 
 def initial_of(job: Job, *, clone: bool = False) -> dict[str, Any]:

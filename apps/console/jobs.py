@@ -51,7 +51,7 @@ from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
 from apps.tenants.directory import find_timezone
 from apps.tenants.models import Tenant
-from chrono.rules import policy, words
+from chrono.rules import lint, policy, words
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis, format_instant, parse_instant
@@ -493,12 +493,26 @@ class JobAdmin(KeysetAdmin):
             if answer is not None:
                 return answer
             given = form.schedule_fields()
-            foreseen = _foresee(given, job, now_of(request), tenant=form.tenant_id())
+            foreseen = _foresee(
+                given,
+                job,
+                now_of(request),
+                tenant=form.tenant_id(),
+                besides=form.surprises(),
+            )
         else:
             form = JobForm(initial=_initial(job, source), job=job, source=source)
             if (old := form.old) is not None:
                 given = _own_schedule(old)
-                foreseen = _foresee(given, job, now_of(request), tenant=old.tenant)
+                foreseen = _foresee(
+                    given,
+                    job,
+                    now_of(request),
+                    tenant=old.tenant,
+                    besides=lint.of_delivery(
+                        old.tags, str(old.definition.policy.get("delivery"))
+                    ),
+                )
         title = "Add a job" if job is None else (job.name or job.key)
         return render(
             request,
@@ -577,9 +591,17 @@ def _timezone(job: Job | None, tenant: int | None) -> str:
 
 
 def _foresee(
-    fields: Mapping[str, Any], job: Job | None, now: Millis, *, tenant: int | None
+    fields: Mapping[str, Any],
+    job: Job | None,
+    now: Millis,
+    *,
+    tenant: int | None,
+    besides: Sequence[lint.Finding] = (),
 ) -> dict[str, Any] | None:
-    """Return what a schedule will do; None where it is not valid, which is told."""
+    """Return what a schedule will do; None where it is not valid, which is told.
+
+    ``besides`` is what else may surprise.
+    """
     try:
         schedule, window = parse_schedule(
             fields, anchor=now, timezone=_timezone(job, tenant)
@@ -592,7 +614,7 @@ def _foresee(
     return {
         "text": found.text,
         "window": format_duration(window) if window else "",
-        "warnings": found.warnings,
+        "warnings": (*found.warnings, *besides),
         "load": _load_at_first(found, tenant),
         "fires": [
             {
@@ -697,6 +719,7 @@ def _rules(job: Job) -> list[tuple[str, object]]:
         ("Missed", words.missed(schedule, policies)),
         ("Overlap", words.overlapping(overlap, policies.max_concurrent_runs)),
         ("Limits", words.limiting(policies)),
+        ("Delivery", words.delivered(policies)),
         ("Failures", words.failing(policies.pause_on_failure)),
         ("Reported", words.watching(policies)),
     ]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, override
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
@@ -16,6 +17,7 @@ from apps.console.filters import Input
 from apps.console.lists import KeysetAdmin, Listing, Page
 from apps.console.models import Occurrence, Run
 from apps.console.pages import (
+    LONGEST_REASON,
     InstantField,
     Question,
     ReasonForm,
@@ -29,6 +31,7 @@ from apps.runs import selectors
 from apps.runs.cancel import cancel_by
 from apps.runs.errors import RunNotFound
 from apps.runs.reschedule import reschedule
+from apps.runs.resolve import OUTCOMES, RESOLVABLE, resolve
 from apps.runs.selectors import Filter, Key
 from apps.runs.store import AttemptRow, JobRunKey, Progress, RunDetail, RunRow
 from apps.runs.waits import why_waiting
@@ -61,6 +64,26 @@ class MoveForm(ReasonForm):
         label="Due at", help_text="In UTC; one that is over means at once."
     )
     field_order = ("due_at", "reason")
+
+
+class ResolveForm(ReasonForm):
+    """What became of it, and how that is known."""
+
+    reason = forms.CharField(
+        label="How you know",
+        max_length=LONGEST_REASON,
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+        help_text="It is shown with the run, and kept in the audit.",
+    )
+    outcome = forms.ChoiceField(
+        label="What became of it",
+        choices=[
+            ("success", "it had its effect (success)"),
+            ("failed", "it had none, or only a part (failed)"),
+        ],
+        widget=forms.RadioSelect,
+    )
+    field_order = ("outcome", "reason")
 
 
 class RunAdmin(KeysetAdmin):
@@ -150,6 +173,11 @@ class RunAdmin(KeysetAdmin):
                 name="chrono_console_run_cancel",
             ),
             path(
+                "<str:object_id>/resolve/",
+                wrap(self.resolve_view),
+                name="chrono_console_run_resolve",
+            ),
+            path(
                 "<str:object_id>/move/",
                 wrap(self.move_view),
                 name="chrono_console_run_move",
@@ -183,6 +211,9 @@ class RunAdmin(KeysetAdmin):
             status_word=status_of(state),
             over=is_final(state),
             movable=state in MOVABLE,
+            resolvable=state in RESOLVABLE,
+            unknown=state is RunState.UNKNOWN,
+            resolution=_resolution(row, now),
             cancelling=row.cancel and not is_final(state),
             waits=why_waiting(raw_connection(), row, now, error=detail.error_reason),
             instants=_instants(row, now),
@@ -221,6 +252,39 @@ class RunAdmin(KeysetAdmin):
             ),
             button="Cancel the run",
             danger=True,
+        )
+        way = crumbs(self, (str(row.id), here))
+        return ask(request, self, question, way=way, act=act, back=here)
+
+    def resolve_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Say what became of a run."""
+        row, _ = _get(object_id)
+        here = reverse(f"admin:{RUN}", args=[str(row.id)])
+
+        def act(given: Any) -> tuple[str, str]:
+            conn = raw_connection()
+            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
+            outcome = OUTCOMES[given["outcome"]]
+            resolve(
+                conn,
+                row.id,
+                outcome=outcome,
+                tenant=job.tenant,
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
+            return f"The run is resolved as {outcome.label}.", here
+
+        question = Question(
+            title=f"What became of a run of {row.job_key}?",
+            text=(
+                f"The run for {format_instant(scheduled_for_of(row.id))} is "
+                f"{selectors.state_of(row).label}. Look at its target for the "
+                f"idempotency key {row.id}, and say here what you found. It runs no "
+                "more; the job can be run by hand."
+            ),
+            button="Resolve the run",
+            form=ResolveForm,
         )
         way = crumbs(self, (str(row.id), here))
         return ask(request, self, question, way=way, act=act, back=here)
@@ -493,6 +557,21 @@ def _instants(row: RunRow, now: Millis) -> list[dict[str, Any]]:
         }
         for number, (name, moment, note) in enumerate(five)
     ]
+
+
+def _resolution(row: RunRow, now: Millis) -> dict[str, Any] | None:
+    """Return what a person said became of it."""
+    if row.reason != Reason.RESOLVED:
+        return None
+    said = selectors.find_resolution(raw_connection(), row.id)
+    if said is None:
+        return None
+    return {
+        "outcome": RunState(said.state).label,
+        "by": said.actor,
+        "at": shown.instant(said.at, now),
+        "note": shown.cut(said.note),
+    }
 
 
 def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, object]]:

@@ -33,6 +33,7 @@ CONSTRAINTS = {
     "chrono_blocked": ("chrono_blocked_pkey",),
     "chrono_breach": ("chrono_breach_pkey",),
     "chrono_dead_letter": ("chrono_dead_letter_pkey",),
+    "chrono_death": ("chrono_death_pkey",),
     "chrono_dispatch_state": (
         "chrono_dispatch_state_pkey",
         "chrono_dispatch_state_single",
@@ -226,7 +227,8 @@ CHECKS = (
     Check(
         code="I6",
         name="attempts",
-        says="attempts count 1 to n without a gap, n at most what the policy allows",
+        says="attempts count 1 to n without a gap, n at most what the policy allows "
+        "besides deaths of processes",
         do="Read the run's page and its workers' logs.",
     ),
     Check(

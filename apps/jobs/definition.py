@@ -64,8 +64,6 @@ _LATER = frozenset(
     {
         "pause_note",
         "paused_until",
-        "delivery",
-        "transactional",
         "unique_key",
         "unique_for",
         "on_conflict",
@@ -73,6 +71,10 @@ _LATER = frozenset(
         "heartbeat_every",
     }
 )
+_ELSEWHERE = {
+    "transactional": "transactional belongs to the task, not to the job: "
+    "@chrono.task(name=…, transactional=True)."
+}
 _CRON_ONLY = ("timezone", "seconds", "dst_gap", "dst_fold")
 _QUEUE = re.compile(r"[a-z0-9_.-]{1,64}")
 _TAG = re.compile(r"[a-z0-9_.:/-]{1,50}")
@@ -151,21 +153,22 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
         raise BadValue("A definition is an object with named fields.")
     _check_names(data)
     schedule = _schedule(data)
+    policies = _policy(data, schedule)
     return Definition(
         key=check_text(data.get("key"), field="key", most=LONGEST_KEY),
         name=check_text(data.get("name", ""), field="name", most=LONGEST_NAME, least=0),
-        tags=_tags(data.get("tags", [])),
+        tags=parse_tags(data.get("tags", [])),
         schedule=schedule,
         anchored=data.get("starts_at") is not None,
         zoned=data.get("timezone") is not None,
         jitter_window=_jitter_window(data, resolve(schedule, _NOBODY)),
         overlap_policy=policy.overlap_from_name(data.get("overlap_policy", "skip")),
-        policy=_policy(data, schedule),
+        policy=policies,
         queue=_queue(data.get("queue", "default")),
         priority=priority_from_name(data.get("priority", "normal")),
         target=parse_target(data.get("target")),
         payload=_payload(data.get("payload")),
-        retry_policy=retry.to_json(retry.from_json(data.get("retry_policy", {}))),
+        retry_policy=_retry_policy(data, policies),
         paused=None if data.get("paused") is None else _flag(data, "paused"),
     )
 
@@ -206,6 +209,8 @@ def _check_names(data: Mapping[str, Any]) -> None:
         if name in FIELDS:
             continue
         shown = str(name)[:60]
+        if name in _ELSEWHERE:
+            raise UnknownField(_ELSEWHERE[name], field=name)
         if name in _LATER:
             raise NotSupportedYet(f"{shown} is not supported yet.", field=shown)
         close = difflib.get_close_matches(shown, sorted(FIELDS), n=1)
@@ -275,6 +280,17 @@ def _policy(data: Mapping[str, Any], schedule: Schedule) -> Policy:
     return policies
 
 
+def _retry_policy(data: Mapping[str, Any], policies: Policy) -> dict[str, Any]:
+    """Return the policy; a job that is delivered at most once has one attempt.
+
+    So it is stored, and a program that knows nothing of delivery tries no second time.
+    """
+    retries = retry.from_json(data.get("retry_policy", {}))
+    if policies.delivery == "at_most_once":
+        retries = replace(retries, max_attempts=1)
+    return retry.to_json(retries)
+
+
 def _queue(value: object) -> str:
     if not isinstance(value, str) or not _QUEUE.fullmatch(value):
         raise BadValue(
@@ -283,7 +299,8 @@ def _queue(value: object) -> str:
     return value
 
 
-def _tags(value: object) -> tuple[str, ...]:
+def parse_tags(value: object) -> tuple[str, ...]:
+    """Return a job's tags, sorted. Raises BadValue for what is no list of them."""
     field = "tags"
     if not isinstance(value, list):
         raise BadValue("tags is a list of words.", field=field)

@@ -40,6 +40,7 @@ def patched(job: Job, patch: Mapping[str, Any]) -> Definition:
     _drop_schedule(base, patch, job)
     _drop_jitter(base, patch, job)
     _drop_target(base, patch)
+    _drop_attempts(base, patch)
     return parse_definition(_merged(base, patch, 0))
 
 
@@ -82,6 +83,18 @@ def _drop_target(base: dict[str, Any], patch: Mapping[str, Any]) -> None:
         and target.get("kind", base["target"]["kind"]) != (base["target"]["kind"])
     ):
         del base["target"]
+
+
+def _drop_attempts(base: dict[str, Any], patch: Mapping[str, Any]) -> None:
+    """A job that is no longer delivered at most once gets the default attempts."""
+    if base["delivery"] == "at_most_once" and (
+        patch.get("delivery", base["delivery"]) != base["delivery"]
+    ):
+        base["retry_policy"] = {
+            name: value
+            for name, value in base["retry_policy"].items()
+            if name != "max_attempts"
+        }
 
 
 def _merged(base: object, patch: object, depth: int) -> Any:

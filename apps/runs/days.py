@@ -131,10 +131,17 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
         store.purge_runs_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
         + store.purge_attempts_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
         + store.purge_dead_letters(conn, before=now - DEAD_LETTERS_KEPT, limit=PURGE)
+        + store.purge_resolutions(
+            conn,
+            below=day_bounds(now - OTHERS_KEPT)[0],
+            before=now - OTHERS_KEPT,
+            limit=PURGE,
+        )
         + store.purge_run_inputs(
             conn, before=day_bounds(now - INPUTS_KEPT)[0], limit=PURGE
         )
         + store.purge_workers(conn, before=now - WORKERS_KEPT, limit=PURGE)
+        + store.purge_deaths(conn, before=now - WORKERS_KEPT, limit=PURGE)
         + store.purge_progress(
             conn,
             before=day_bounds(now - INPUTS_KEPT)[0],

@@ -15,6 +15,18 @@ class RunFinished(ChronoError):
     code = "run_finished"
 
 
+class RunNotResolvable(ChronoError):
+    """Only a run that is unknown or dead is resolved."""
+
+    code = "run_not_resolvable"
+
+
+class RunResolved(ChronoError):
+    """Somebody resolved the run otherwise at this moment."""
+
+    code = "run_resolved"
+
+
 class RunNotWaiting(ChronoError):
     """The run does not wait for its time; only one that does can be moved."""
 

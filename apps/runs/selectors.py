@@ -6,7 +6,14 @@ from uuid import UUID
 
 from apps.runs import store
 from apps.runs.errors import RunNotFound
-from apps.runs.store import AttemptRow, JobRunKey, Missed, RunDetail, RunRow
+from apps.runs.store import (
+    AttemptRow,
+    JobRunKey,
+    Missed,
+    Resolution,
+    RunDetail,
+    RunRow,
+)
 from apps.runtime.sessions import Connection
 from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import LATEST, Millis
@@ -36,6 +43,7 @@ _TIMED = (
 )
 _REASONED = (FINAL | {RunState.PARKED}) - {RunState.SUCCESS}
 """Where a run can be for a reason; the index of these has no success in it."""
+_RESOLVED = frozenset({RunState.SUCCESS, RunState.FAILED})
 _LOOK = 500
 _LOOKS = 10
 
@@ -128,6 +136,11 @@ def get_run(
     raise RunNotFound
 
 
+def find_resolution(conn: Connection, run: UUID) -> Resolution | None:
+    """Return what a person said became of a run; None where nobody did."""
+    return store.find_resolution(conn, run=run, part=partition_of_run(run))
+
+
 def list_attempts(conn: Connection, run: UUID) -> list[AttemptRow]:
     """Return the failed attempts of a run, first to last."""
     return store.list_attempts(conn, run=run, part=partition_of_run(run))
@@ -172,6 +185,7 @@ def _tenant_runs(
         limit=limit,
         final=final is None or bool(final),
         states=final,
+        resolved=sorted(_resolved(wanted)),
         running=states is None or RunState.RUNNING in states,
         parked=states is None or RunState.PARKED in states,
         ready=states is None or RunState.READY in states,
@@ -180,6 +194,15 @@ def _tenant_runs(
         job=wanted.job,
         reason=wanted.reason,
     )
+
+
+def _resolved(wanted: Filter) -> frozenset[RunState]:
+    """Return the verdicts to look for; where nothing is asked for, all rows show."""
+    if wanted.reason is None and wanted.states is None:
+        return frozenset()
+    if wanted.reason not in (None, Reason.RESOLVED):
+        return frozenset()
+    return _RESOLVED if wanted.states is None else wanted.states & _RESOLVED
 
 
 def _job_runs(

@@ -14,7 +14,7 @@ from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis
 from chrono.rules.keys import partition_of_run, scheduled_for_of
 from chrono.rules.lease import LEASE_TTL
-from chrono.rules.states import RunState
+from chrono.rules.states import Reason, RunState
 
 _SQL = {
     name: sql.load("runs", name)
@@ -42,6 +42,8 @@ _SQL = {
         "forget_lost_slots",
         "count_ahead",
         "settle_if_leased",
+        "begin_effects",
+        "read_transaction",
         "look_at_workers",
         "mark_dead_if_stale",
         "mark_dead_if_gone",
@@ -49,6 +51,12 @@ _SQL = {
         "mark_swept",
         "count_leases",
         "purge_workers",
+        "set_aside_if_leased",
+        "claim_set_aside",
+        "has_set_aside",
+        "note_deaths",
+        "load_deaths",
+        "purge_deaths",
         "list_orphans",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
@@ -63,6 +71,9 @@ _SQL = {
         "locate_run",
         "get_run",
         "find_skip",
+        "resolve_if_open",
+        "find_resolution",
+        "purge_resolutions",
         "find_gate",
         "list_attempts",
         "list_runs",
@@ -108,6 +119,8 @@ class Target:
     target: dict[str, Any]
     payload: Any
     retry_policy: dict[str, Any]
+    once: bool = False
+    """Whether its runs are begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +176,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """A transaction that has begun, for what one execution does."""
+
+    transaction: str
+    """Its id."""
+    held: bool
+    """Whether the lease is there."""
+    known: bool
+    """Whether its job is: else this is another database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
     """A lease whose worker is dead or missing."""
 
@@ -174,6 +199,14 @@ class Orphan:
     token: uuid.UUID
     job_deleted: bool
     retry_policy: dict[str, Any] | None
+    crashed: bool = False
+    """Whether its process is known to have died."""
+    alone: bool = False
+    """Whether that process executed nothing else."""
+    deaths: int = 0
+    """How often a process died under the run before."""
+    once: bool = False
+    """Whether it was to be begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +276,16 @@ class RunDetail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What a person said became of a run."""
+
+    state: int
+    actor: str
+    note: str
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
     """One failed attempt."""
 
@@ -281,10 +324,12 @@ def register_worker(
     concurrency: int,
     queues: Sequence[str],
     held: bool = False,
+    alone: bool = False,
 ) -> None:
     """Write the row of a worker process that starts.
 
-    ``held`` says that its sessions hold its identity from now on.
+    ``held`` says that its sessions hold its identity from now on, ``alone`` that it
+    executes one run at a time, of those that were set aside.
     """
     _SQL["register_worker"].change(
         conn,
@@ -295,6 +340,7 @@ def register_worker(
             "concurrency": concurrency,
             "queues": list(queues),
             "held": held,
+            "alone": alone,
         },
     )
 
@@ -341,9 +387,14 @@ def load_targets(
     )
     return [
         Target(
-            job_id=job, revision=rev, target=target, payload=payload, retry_policy=retry
+            job_id=job,
+            revision=rev,
+            target=target,
+            payload=payload,
+            retry_policy=retry,
+            once=once,
         )
-        for job, rev, target, payload, retry in rows
+        for job, rev, target, payload, retry, once in rows
     ]
 
 
@@ -552,6 +603,25 @@ def look_at_workers(conn: Connection, *, quiet: Millis) -> Look:
     )
 
 
+def begin_effects(
+    conn: Connection, *, run: uuid.UUID, part: int, token: uuid.UUID, job: uuid.UUID
+) -> Effects:
+    """Begin the transaction of an execution's effects; ``conn`` is within one.
+
+    Raises ``UndefinedTable`` in a database that is not Chrono's.
+    """
+    [row] = _SQL["begin_effects"].run(
+        conn, {"run": run, "part": part, "token": token, "job": job}
+    )
+    return Effects(transaction=row[0], held=row[1], known=row[2])
+
+
+def read_transaction(conn: Connection) -> str:
+    """Return the id of the transaction that ``conn`` is in."""
+    [(transaction,)] = _SQL["read_transaction"].run(conn, {})
+    return str(transaction)
+
+
 def mark_dead_if_stale(
     conn: Connection, *, workers: Sequence[uuid.UUID], ttl: Millis
 ) -> list[uuid.UUID]:
@@ -598,21 +668,61 @@ def purge_workers(conn: Connection, *, before: Millis, limit: int) -> int:
 
 def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
     """Return leases of dead or missing workers, to be settled by token."""
-    return [
-        Orphan(
-            run_id=run,
-            part=part,
-            job_id=job,
-            revision=revision,
-            attempt=attempt,
-            token=token,
-            job_deleted=bool(deleted),
-            retry_policy=policy,
-        )
-        for run, part, job, revision, attempt, token, deleted, policy in _SQL[
-            "list_orphans"
-        ].run(conn, {"limit": limit})
-    ]
+    return [_orphan(row) for row in _SQL["list_orphans"].run(conn, {"limit": limit})]
+
+
+def set_aside_if_leased(
+    conn: Connection, leases: Sequence[tuple[uuid.UUID, uuid.UUID]], *, error: str
+) -> set[uuid.UUID]:
+    """Set runs aside, given as (run, token); return those whose lease held.
+
+    They wait, their attempt spent, until a process claims them that executes nothing
+    else. One that was cancelled is over instead.
+    """
+    rows = _SQL["set_aside_if_leased"].run(
+        conn,
+        {
+            "runs": [run for run, _ in leases],
+            "tokens": [token for _, token in leases],
+            "reason": int(Reason.WORKER_LOST),
+            "error": error,
+        },
+    )
+    return {run for (run,) in rows}
+
+
+def claim_set_aside(
+    conn: Connection, *, queue: str, limit: int, worker: uuid.UUID
+) -> list[Lease]:
+    """Claim runs of a queue that were set aside, as :func:`claim_ready` does."""
+    rows = _SQL["claim_set_aside"].run(
+        conn, {"queue": queue, "limit": limit, "worker": worker}
+    )
+    return [_lease(row) for row in rows]
+
+
+def has_set_aside(conn: Connection, *, queues: Sequence[str]) -> bool:
+    """Return whether a run of these queues was set aside and waits."""
+    [(there,)] = _SQL["has_set_aside"].run(conn, {"queues": list(queues)})
+    return bool(there)
+
+
+def note_deaths(conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]) -> None:
+    """Note that the process of these (part, run) died under them."""
+    _SQL["note_deaths"].change(conn, _places(runs))
+
+
+def load_deaths(
+    conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
+) -> dict[uuid.UUID, int]:
+    """Return how often a process died under these (part, run), where one did."""
+    rows = _SQL["load_deaths"].run(conn, _places(runs))
+    return {run: int(deaths) for run, deaths in rows}
+
+
+def purge_deaths(conn: Connection, *, before: Millis, limit: int) -> int:
+    """Forget deaths before an instant; return how many runs'."""
+    return _SQL["purge_deaths"].change(conn, {"before": before, "limit": limit})
 
 
 def cancel_if_timed(
@@ -834,6 +944,38 @@ def find_skip(
     return None
 
 
+def resolve_if_open(
+    conn: Connection, *, run: uuid.UUID, part: int, state: int, actor: str, note: str
+) -> bool:
+    """Write down what became of a dead or unknown run; False where nothing was."""
+    return bool(
+        _SQL["resolve_if_open"].run(
+            conn,
+            {"run": run, "part": part, "state": state, "actor": actor, "note": note},
+        )
+    )
+
+
+def find_resolution(
+    conn: Connection, *, run: uuid.UUID, part: int
+) -> Resolution | None:
+    """Return what a person said of a run, None where nobody did."""
+    for state, actor, note, at in _SQL["find_resolution"].run(
+        conn, {"run": run, "part": part}
+    ):
+        return Resolution(state=state, actor=actor, note=note, at=at)
+    return None
+
+
+def purge_resolutions(
+    conn: Connection, *, below: uuid.UUID, before: Millis, limit: int
+) -> int:
+    """Delete verdicts on lower ids that are older than an instant; return how many."""
+    return _SQL["purge_resolutions"].change(
+        conn, {"below": below, "before": before, "limit": limit}
+    )
+
+
 def find_gate(conn: Connection, *, run: uuid.UUID, part: int) -> str | None:
     """Return the key of the gate behind which a run waits; None where it does not."""
     for (gate,) in _SQL["find_gate"].run(conn, {"run": run, "part": part}):
@@ -868,6 +1010,7 @@ def list_runs(
     limit: int,
     final: bool,
     states: Sequence[int] | None,
+    resolved: Sequence[int],
     running: bool,
     parked: bool,
     ready: bool,
@@ -878,9 +1021,9 @@ def list_runs(
 ) -> list[RunRow]:
     """Return a tenant's runs with low <= id < high, the highest id first.
 
-    ``final`` with ``states`` (None for all), ``running``, ``parked``, ``ready`` and the
-    timer ``kinds`` say which tables are looked at. Only what is over, parked or blocked
-    has a reason to ask for.
+    ``final`` with ``states`` (None for all), ``resolved`` verdicts, ``running``,
+    ``parked``, ``ready`` and the timer ``kinds`` say which tables are looked at. Only
+    what is over, parked or blocked has a reason to ask for.
     """
     rows = _SQL["list_runs"].run(
         conn,
@@ -891,6 +1034,7 @@ def list_runs(
             "limit": limit,
             "final": final,
             "states": None if states is None else list(states),
+            "resolved": list(resolved),
             "running": running,
             "parked": parked,
             "ready": ready,
@@ -991,6 +1135,25 @@ def _lease(row: tuple[Any, ...]) -> Lease:
         token=token,
         job_deleted=bool(deleted),
         gates=gates,
+    )
+
+
+def _orphan(row: tuple[Any, ...]) -> Orphan:
+    run, part, job, revision, attempt, token, deleted, policy = row[:8]
+    crashed, alone, deaths, once = row[8:]
+    return Orphan(
+        run_id=run,
+        part=part,
+        job_id=job,
+        revision=revision,
+        attempt=attempt,
+        token=token,
+        job_deleted=bool(deleted),
+        retry_policy=policy,
+        crashed=crashed,
+        alone=alone,
+        deaths=deaths,
+        once=once,
     )
 
 

@@ -40,6 +40,11 @@ ALL_ORPHANS_EVERY: Millis = 30 * SECOND
 """How often leases are looked for whose worker has no row, or was swept before."""
 LOST = "The worker stopped beating; what it did before is unknown."
 
+CRASHED = "The process that ran it ended; what it did before is unknown."
+GUILTY = "The process that ran it ended, for the {}th time; this time it ran alone."
+ALONE_AFTER = 2
+"""A run that was there when so many processes died is executed alone."""
+
 type Since = dict[uuid.UUID, Millis]
 
 
@@ -148,18 +153,55 @@ def rescue_all(conn: Connection, *, now: Millis, horizon: Callable[[], Millis]) 
 def rescue(
     conn: Connection, orphans: list[Orphan], *, now: Millis, horizon: Millis
 ) -> int:
-    """Settle leases of dead workers by their tokens; return how many it settled."""
-    settled = store.settle_if_leased(
-        conn, [verdict_on(orphan, now=now) for orphan in orphans], horizon=horizon
-    )
+    """Settle leases of dead workers by their tokens; return how many it settled.
+
+    ``conn`` is an autocommit session: deaths are noted in the same transaction.
+    """
+    aside = [orphan for orphan in orphans if must_be_alone(orphan)]
+    others = [orphan for orphan in orphans if not must_be_alone(orphan)]
+    crashed = {o.run_id: (o.part, o.run_id) for o in orphans if o.crashed}
+    with conn.transaction():
+        settled = store.settle_if_leased(
+            conn, [verdict_on(orphan, now=now) for orphan in others], horizon=horizon
+        )
+        if aside:
+            settled |= store.set_aside_if_leased(
+                conn, [(o.run_id, o.token) for o in aside], error=CRASHED
+            )
+        if died := sorted(crashed[run] for run in settled & crashed.keys()):
+            store.note_deaths(conn, runs=died)
     return len(settled)
+
+
+def must_be_alone(orphan: Orphan) -> bool:
+    """Return whether a run is to be executed by a process of its own from now on.
+
+    It was there at two deaths. The one that killed the process was, too.
+    """
+    return (
+        orphan.crashed
+        and not orphan.alone
+        and not orphan.job_deleted
+        and not orphan.once
+        and orphan.deaths + 1 >= ALONE_AFTER
+    )
 
 
 def verdict_on(orphan: Orphan, *, now: Millis) -> Settlement:
     """Return what becomes of a run whose worker died: again at once, or dead.
 
-    A lost worker spends an attempt: else a run that kills its worker kills them all.
+    A silent worker spends an attempt: else a run that hangs its worker hangs them all.
+    A process that died spends none, unless the run was alone in it: then it is guilty.
+    One that may be begun at most once is begun no more, and a person decides.
     """
+    if orphan.once:
+        return Settlement(
+            run_id=orphan.run_id,
+            token=orphan.token,
+            state=RunState.UNKNOWN,
+            reason=Reason.WORKER_LOST,
+            error=LOST,
+        )
     if orphan.job_deleted:
         return Settlement(
             run_id=orphan.run_id,
@@ -167,28 +209,35 @@ def verdict_on(orphan: Orphan, *, now: Millis) -> Settlement:
             state=RunState.CANCELLED,
             reason=Reason.DELETED,
         )
-    verdict = retry.decide(
-        Failure("worker_lost", LOST),
-        policy=_policy(orphan),
-        attempt=orphan.attempt,
-        now=now,
-        draw=0.0,
-    )
-    if isinstance(verdict, Bury):
-        return Settlement(
-            run_id=orphan.run_id,
-            token=orphan.token,
-            state=RunState.DEAD,
-            reason=Reason.WORKER_LOST,
-            error=LOST,
+    if orphan.crashed and orphan.alone:
+        return _dead(orphan, Reason.PROCESS_CRASH, GUILTY.format(orphan.deaths + 1))
+    if not orphan.crashed:
+        verdict = retry.decide(
+            Failure("worker_lost", LOST),
+            policy=_policy(orphan),
+            attempt=retry.charged(orphan.attempt, spared=orphan.deaths),
+            now=now,
+            draw=0.0,
         )
+        if isinstance(verdict, Bury):
+            return _dead(orphan, Reason.WORKER_LOST, LOST)
     return Settlement(
         run_id=orphan.run_id,
         token=orphan.token,
         state=0,
         due=now,
         reason=Reason.WORKER_LOST,
-        error=LOST,
+        error=CRASHED if orphan.crashed else LOST,
+    )
+
+
+def _dead(orphan: Orphan, reason: Reason, error: str) -> Settlement:
+    return Settlement(
+        run_id=orphan.run_id,
+        token=orphan.token,
+        state=RunState.DEAD,
+        reason=reason,
+        error=error,
     )
 
 

@@ -1,12 +1,18 @@
 """Django's own session, for rooms whose transactions Django opens."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
-from django.db import connection, transaction  # noqa: TID251 (the door to it)
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    connection,  # noqa: TID251 (the door to it)
+    connections,  # noqa: TID251 (the door to it)
+    transaction,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.executor import MigrationExecutor
@@ -22,6 +28,11 @@ WEB = {
 }
 
 
+_WRITE = re.compile(
+    r"\s*(INSERT|UPDATE|DELETE|MERGE|TRUNCATE|COPY|CALL|ALTER|CREATE|DROP"
+    r"|WITH\b.*\b(INSERT|UPDATE|DELETE|MERGE))\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _enclosed: ContextVar[bool] = ContextVar("enclosed", default=False)
 
 
@@ -37,14 +48,30 @@ def raw_connection() -> Connection:
     return cast(Connection, connection.connection)
 
 
+class WriteElsewhere(RuntimeError):
+    """A transactional task wrote to another database, which its transaction does not
+    reach."""
+
+
+def renew() -> None:
+    """Have the session looked at before its next use, and replaced if it is old.
+
+    For threads of a worker, where no request does that.
+    """
+    connection.close_if_unusable_or_obsolete()
+
+
 @contextmanager
-def enclose() -> Iterator[Connection]:
+def enclose(*, committed: Callable[[], None] | None = None) -> Iterator[Connection]:
     """Open the outermost transaction for commands that otherwise open their own.
 
     A command joins it where it asks :func:`is_enclosed`; what it did is on disk only
-    when this block has been left without an error.
+    when this block has been left without an error. ``committed`` is called after the
+    commit, before whatever else waits for it.
     """
     with transaction.atomic(durable=True):
+        if committed is not None:
+            transaction.on_commit(committed)
         token = _enclosed.set(True)
         try:
             yield raw_connection()
@@ -55,6 +82,33 @@ def enclose() -> Iterator[Connection]:
 def is_enclosed() -> bool:
     """Tell whether whoever called opened the transaction and will end it."""
     return _enclosed.get()
+
+
+def is_rolling_back() -> bool:
+    """Tell whether the open transaction is to be rolled back at its end."""
+    return transaction.get_rollback()
+
+
+@contextmanager
+def refuse_writes_elsewhere() -> Iterator[None]:
+    """Have writes to any but the default database raise :class:`WriteElsewhere`."""
+    with ExitStack() as stack:
+        for alias in connections:
+            if alias != DEFAULT_DB_ALIAS:
+                stack.enter_context(connections[alias].execute_wrapper(_refuse_write))
+        yield
+
+
+def _refuse_write(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any
+) -> Any:
+    if _WRITE.match(sql):
+        alias = context["connection"].alias
+        raise WriteElsewhere(
+            f"A transactional task wrote to the database {alias}, which its "
+            "transaction does not reach. Write there in a task of its own."
+        )
+    return execute(sql, params, many, context)
 
 
 def limit_sessions() -> None:

@@ -76,14 +76,17 @@ class Loader:
         return 0 if first < self._goal else first - AHEAD // 2
 
     def load_ahead(self, now: Millis) -> None:
-        """Read the next timers that are to come, from what may still be late on."""
-        full = len(self._cache) >= WHEEL
-        self._goal = now + (AHEAD_ANYHOW if full else AHEAD)
-        after = {
+        """Read the next timers that are to come, from what may still be late on.
+
+        Partitions that are far back, as those just taken over, go before the others.
+        """
+        length = AHEAD_ANYHOW if len(self._cache) >= WHEEL else AHEAD
+        self._goal = now + length
+        places = {
             part: max(held.ahead, store.place(now - LATE))
             for part, held in self._cache.held.items()
-            if held.ahead[0] < self._goal
         }
+        after = _before(places, now + length // 2) or _before(places, self._goal)
         if not after:
             return
         for part, place in self._read_on(after, self._goal, PIECE).items():
@@ -298,6 +301,10 @@ class Loader:
             for row in store.load_revisions(self._conn, revisions=part):
                 self._definitions[row.job_id, row.revision] = _definition(row)
             self._progress()
+
+
+def _before(places: Mapping[int, Place], moment: Millis) -> dict[int, Place]:
+    return {part: place for part, place in places.items() if place[0] < moment}
 
 
 def _revision(row: TimerRow) -> int:

@@ -12,7 +12,7 @@ import os
 import select
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psycopg
 
@@ -73,7 +73,8 @@ class Beat:
     """The beating thread of one life of a worker.
 
     ``trusted_until`` and ``horizon`` are read by the loop; ``told`` is called in the
-    loop with the cancelled runs of each beat, or with None once marked dead.
+    loop with the cancelled runs of each beat, or with None once marked dead. ``hire``
+    is called in the loop while runs of ``queues`` are set aside.
     """
 
     def __init__(
@@ -85,6 +86,8 @@ class Beat:
         monotonic: Callable[[], Millis],
         loop: asyncio.AbstractEventLoop,
         told: Callable[[list[uuid.UUID] | None], None],
+        hire: Callable[[], None] | None = None,
+        queues: Sequence[str] = (),
         trusted_until: Millis,
         horizon: Millis,
     ) -> None:
@@ -96,6 +99,8 @@ class Beat:
         self._monotonic = monotonic
         self._loop = loop
         self._told = told
+        self._hire = hire
+        self._queues = queues
         self._conn: Connection | None = None
         self._stopping = False
         self._retry = RETRY_AFTER
@@ -129,6 +134,10 @@ class Beat:
                 self.trusted_until = trusted_until(sent)
                 self.horizon = timers.read_dispatch_state(conn).horizon
                 self._clock.probe_if_old(conn)
+                if self._hire is not None and runs.has_set_aside(
+                    conn, queues=self._queues
+                ):
+                    self._call(self._hire)
         except (psycopg.Error, ChronoError) as error:
             self._hang_up()
             if not self._stopping:
@@ -165,9 +174,12 @@ class Beat:
             # Nothing is left to renew.
             self._stopping = True
         if cancelled or cancelled is None:
-            # The loop may be closed already: then nobody wants to know.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._told, cancelled)
+            self._call(self._told, cancelled)
+
+    def _call(self, told: Callable[..., None], *what: object) -> None:
+        # The loop may be closed already: then nobody wants to know.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(told, *what)
 
     def _hang_up(self) -> None:
         if self._conn is not None:

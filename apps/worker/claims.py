@@ -88,6 +88,15 @@ def load_missed(
     return store.load_missed(conn, runs=late) if late else {}
 
 
+def load_deaths(conn: Connection, leases: Sequence[Lease]) -> dict[uuid.UUID, int]:
+    """Return how often a process died under these runs, where one did.
+
+    Only a run that was begun before can have seen that: first attempts cost nothing.
+    """
+    again = [(lease.part, lease.run_id) for lease in leases if lease.attempt > 1]
+    return store.load_deaths(conn, runs=again) if again else {}
+
+
 def is_task(target: Target) -> bool:
     """Return whether a target, checked or not, is a function in a worker."""
     fields: object = target.target
@@ -139,6 +148,7 @@ class _Claimed:
     own: Own
     missed: dict[uuid.UUID, Missed]
     checkpoints: dict[uuid.UUID, object]
+    deaths: dict[uuid.UUID, int]
 
 
 class Claimer:
@@ -158,7 +168,12 @@ class Claimer:
         clock: Clock,
         monotonic: Callable[[], Millis],
         is_fit: Callable[[], bool],
+        alone: Callable[[], None] | None = None,
     ) -> None:
+        """``alone`` makes it claim what was set aside; it is called when that is all
+        done."""
+        self._alone = alone
+        self._claim_from = store.claim_ready if alone is None else store.claim_set_aside
         self._line = line
         self._worker = worker
         self._queues = queues
@@ -216,13 +231,15 @@ class Claimer:
         if full:
             self._rest = SHORTEST_REST
             return 0
+        if self._alone is not None and not found and not len(self._seats):
+            self._alone()
         rest = SHORTEST_REST if found else self._rest
         self._rest = min(LONGEST_REST, rest * 2)
         return rest
 
     async def _claim(self, queue: str, limit: int) -> list[Lease]:
         def claim(conn: Connection) -> _Claimed:
-            leases = store.claim_ready(
+            leases = self._claim_from(
                 conn, queue=queue, limit=limit, worker=self._worker
             )
             if leases:
@@ -240,6 +257,7 @@ class Claimer:
                 checkpoints=load_checkpoints(
                     conn, self._resumable(leases, targets, own)
                 ),
+                deaths=load_deaths(conn, leases),
             )
 
         found = await self._line.call(claim)
@@ -252,6 +270,7 @@ class Claimer:
             {run: self._targets.prepare(target) for run, target in found.own.items()},
             found.missed,
             found.checkpoints,
+            found.deaths,
             queue=queue,
         )
         return found.leases

@@ -20,15 +20,23 @@ class Config:
     openings: tuple[Opening, ...] = ()
     webhook_key: bytes | None = None
     drain_s: float = DRAIN_S
+    alone: bool = False
+    """Executes what was set aside, one run at a time, and ends when nothing is left."""
+    hires: bool = False
+    """Starts a process that is alone where something was set aside."""
 
 
-def config_from(settings: Any, *, queues: tuple[str, ...], concurrency: int) -> Config:
+def config_from(
+    settings: Any, *, queues: tuple[str, ...], concurrency: int, alone: bool = False
+) -> Config:
     """Return the configuration by Django's settings; raises ChronoError."""
     secret = settings.CHRONO_WEBHOOK_SECRET
     return Config(
         url=settings.CHRONO_DIRECT_DATABASE_URL,
         queues=queues,
-        concurrency=concurrency,
+        concurrency=1 if alone else concurrency,
+        alone=alone,
+        hires=not alone,
         openings=parse_openings(settings.CHRONO_EGRESS_ALLOW),
         webhook_key=key_of(secret) if secret else None,
     )

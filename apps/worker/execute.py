@@ -13,11 +13,13 @@ from apps.runtime.clock import Clock
 from apps.worker.deadlines import Watch
 from apps.worker.execution import (
     AGAIN,
+    INTERRUPTION,
     Cancelled,
     Execution,
     HandBack,
     Outcome,
     Prepared,
+    Settled,
     Success,
     hand_back,
     settlement_of,
@@ -66,14 +68,16 @@ class Executor:
         own: Mapping[uuid.UUID, Prepared] = NOTHING,
         missed: Mapping[uuid.UUID, Missed] = NOTHING,
         checkpoints: Mapping[uuid.UUID, Any] = NOTHING,
+        deaths: Mapping[uuid.UUID, int] = NOTHING,
         *,
         queue: str,
     ) -> None:
         """Seat each lease and start its handler; one that never waits is over by then.
 
         ``own`` has what is prepared for a run alone, ``missed`` what a run stands for,
-        ``checkpoints`` where those are to go on that told something before. Needs
-        the loop's eager task factory: without it every handler costs a switch.
+        ``checkpoints`` where those are to go on that told something before, ``deaths``
+        how many attempts were ended by the death of their process. Needs the loop's
+        eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
         now = self._clock.now()
@@ -87,6 +91,8 @@ class Executor:
             if checkpoints and lease.run_id in checkpoints:
                 execution.checkpoint = checkpoints[lease.run_id]
                 execution.has_notes = True
+            if deaths:
+                execution.spared = deaths.get(lease.run_id, 0)
             self._seats.take(execution)
             if lease.job_deleted:
                 self._finish(execution, Cancelled(reason=Reason.DELETED))
@@ -119,25 +125,25 @@ class Executor:
             if execution.lease.token in tokens:
                 facts = {"run": execution.lease.run_id}
                 log.warning("a run lost its lease", extra={"facts": facts})
-                self._end(execution, HandBack())
+                self._end(execution, INTERRUPTION)
 
     def call_off(self) -> None:
         """Ask every handler to stop; its run is to be handed back."""
         for execution in self._seats:
             if not execution.settled and execution.ending is None:
-                execution.end(HandBack())
+                execution.end(INTERRUPTION)
 
     def give_up(self) -> None:
         """Hand back whatever still runs, stopped or not."""
         for execution in self._seats:
             if execution.kill is not None:
                 execution.kill()
-            self._finish(execution, HandBack())
+            self._finish(execution, INTERRUPTION)
 
     def abandon(self) -> None:
         """Stop every handler; the settler writes nothing any more."""
         for execution in self._seats.all():
-            execution.end(HandBack())
+            execution.end(INTERRUPTION)
             if execution.kill is not None:
                 execution.kill()
             if execution.task is not None:
@@ -193,6 +199,12 @@ class Executor:
         if execution.settled:
             return
         execution.settled = True
+        if isinstance(outcome, Settled):
+            outcome = Success()
+            if self._gates.told_of(execution, outcome, retry=False) is None:
+                self._leave(execution)
+                return
+            # What follows is void, and carries what the gates are told.
         settlement = settlement_of(
             execution,
             outcome,
@@ -208,6 +220,14 @@ class Executor:
             return
         over = isinstance(outcome, Success | Cancelled)
         self._noter.settle(settlement, execution.notebook, over=over)
+
+    def _leave(self, execution: Execution) -> None:
+        """Free the seat of an execution that is settled already."""
+        self._seats.leave(execution.lease.token)
+        if execution.notebook is not None:
+            self._noter.close(execution.notebook)
+            if execution.leaves_notes:
+                self._noter.forget(execution.lease.run_id)
 
 
 def _draw() -> float:

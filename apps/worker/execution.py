@@ -12,10 +12,11 @@ from apps.worker.storable import storable_error, storable_result
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.retry import Failure, RetryAt, RetryPolicy, decide
+from chrono.rules.retry import Failure, RetryAt, RetryPolicy, charged, decide
 from chrono.rules.states import Reason, RunState
 from chrono.tasks import Context
 
+INTERRUPTED = "The worker stopped before the run had ended; what it did is unknown."
 AGAIN = 0
 """The state of a settlement that is none: the run goes back to wait."""
 _REASONS = {"timeout": Reason.TIMED_OUT, "process_crash": Reason.PROCESS_CRASH}
@@ -31,10 +32,17 @@ class Success:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandBack:
-    """It did not run to its end, by no fault of its own: no attempt is spent."""
+    """It did not run to its end, by no fault of its own: no attempt is spent.
+
+    ``begun`` says that its handler was called, and interrupted.
+    """
 
     wait: Millis = 0
     reason: Reason = Reason.WORKER_LOST
+    begun: bool = False
+
+
+INTERRUPTION = HandBack(begun=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +52,12 @@ class Cancelled:
     reason: Reason = Reason.OPERATOR
 
 
-type Outcome = Success | Failure | HandBack | Cancelled
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """It succeeded, and the transaction of its effects settled it."""
+
+
+type Outcome = Success | Failure | HandBack | Cancelled | Settled
 
 
 class Call(Protocol):
@@ -64,6 +77,8 @@ class Prepared:
     payload: Any
     weight: int
     """About how many bytes it takes to keep this."""
+    once: bool = False
+    """Whether it is begun at most once: interrupted, it is unknown and not retried."""
     target: str = ""
     """The identity by which calls are counted; empty where they are not."""
     takes_context: bool = False
@@ -88,6 +103,7 @@ class Execution:
         "notebook",
         "prepared",
         "settled",
+        "spared",
         "stop",
         "task",
     )
@@ -111,6 +127,7 @@ class Execution:
         """Ends the handler for certain, where there is a way."""
         self.ending: Outcome | None = None
         self.settled = False
+        self.spared = 0
 
     @property
     def is_running(self) -> bool:
@@ -160,10 +177,15 @@ class Execution:
         A success does in spite of the ending, but for one of a function that was told
         by its context: it may have returned half-way because of that.
         """
-        told = self.stop is not None and self.context is not None
-        if self.ending is None or (isinstance(found, Success) and not told):
+        if self.ending is None or isinstance(found, Settled):
             return found
-        return self.ending
+        return found if isinstance(found, Success) and not self.is_told else self.ending
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a function was told by its context that it is called off."""
+        told = self.stop is not None and self.context is not None
+        return told and self.ending is not None
 
 
 def settlement_of(
@@ -181,6 +203,8 @@ def settlement_of(
             return Settlement(
                 run_id=run_id, token=token, result=storable_result(result)
             )
+        case HandBack(begun=True) if execution.prepared.once:
+            return _unknown(execution, Reason.WORKER_LOST, INTERRUPTED)
         case HandBack(wait=wait, reason=reason):
             due = now + wait if wait else 0
             return hand_back(run_id, token, due=due, reason=reason)
@@ -190,6 +214,8 @@ def settlement_of(
             )
         case Failure():
             return _failed(execution, outcome, now=now, draw=draw)
+        case Settled():
+            raise ValueError("what is settled is not settled again")
 
 
 def hand_back(
@@ -202,6 +228,17 @@ def hand_back(
     """Return the settlement that offers a run again at ``due``, 0 being at once."""
     return Settlement(
         run_id=run_id, token=token, state=AGAIN, reason=reason, spent=0, due=due
+    )
+
+
+def _unknown(execution: Execution, reason: Reason, error: str) -> Settlement:
+    """Return the settlement of a run that may have had its effect, or a part of it."""
+    return Settlement(
+        run_id=execution.lease.run_id,
+        token=execution.lease.token,
+        state=RunState.UNKNOWN,
+        reason=reason,
+        error=error,
     )
 
 
@@ -218,9 +255,15 @@ def _failed(
 ) -> Settlement:
     lease, prepared = execution.lease, execution.prepared
     verdict = decide(
-        failure, policy=prepared.policy, attempt=lease.attempt, now=now, draw=draw
+        failure,
+        policy=prepared.policy,
+        attempt=charged(lease.attempt, spared=execution.spared),
+        now=now,
+        draw=draw,
     )
     error = storable_error(failure.message)
+    if prepared.once and failure.kind == "process_crash":
+        return _unknown(execution, Reason.PROCESS_CRASH, error)
     if isinstance(verdict, RetryAt):
         return Settlement(
             run_id=lease.run_id,

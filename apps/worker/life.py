@@ -10,7 +10,6 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from apps.runs import store as runs
@@ -24,12 +23,14 @@ from apps.worker.config import Config
 from apps.worker.execute import Executor
 from apps.worker.gates import Gates
 from apps.worker.handlers.http import Transport
+from apps.worker.hire import Hire
 from apps.worker.lines import Line
 from apps.worker.notes import Noter
 from apps.worker.prepare import Prepare
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
+from apps.worker.threads import Threads
 from apps.worker.wakes import Listener
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
@@ -57,6 +58,7 @@ class Life:
         config: Config,
         registry: Registry,
         transport: Transport,
+        hire: Hire,
         stuck: Callable[[], None],
         previous: uuid.UUID | None = None,
     ) -> None:
@@ -65,13 +67,14 @@ class Life:
         self._config = config
         self._registry = registry
         self._transport = transport
+        self._hire = hire
         self._previous = previous
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._claim_line = self._line("claim")
         self._settle_line = self._line("settle")
         self._note_line = self._line("notes")
-        self._threads = ThreadPoolExecutor(config.concurrency, "task")
+        self._threads = Threads(config.concurrency)
         self._seats = Seats(config.concurrency)
         self._tasks: list[asyncio.Task[None]] = []
         self._beat: Beat | None = None
@@ -137,6 +140,7 @@ class Life:
             clock=clock,
             monotonic=self._monotonic,
             is_fit=lambda: clock.fit,
+            alone=stop.set if self._config.alone else None,
         )
         listener = Listener(
             url=self._config.url, queues=self._config.queues, wake=wake.set
@@ -179,6 +183,7 @@ class Life:
                 concurrency=self._config.concurrency,
                 queues=self._config.queues,
                 held=True,
+                alone=self._config.alone,
             )
             return timers.read_dispatch_state(conn).horizon
 
@@ -190,6 +195,8 @@ class Life:
             monotonic=self._monotonic,
             loop=self._loop,
             told=self._told,
+            hire=self._hire.start if self._config.hires else None,
+            queues=self._config.queues,
             trusted_until=trusted_until(sent),
             horizon=horizon,
         )
@@ -273,7 +280,7 @@ class Life:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         lines = (self._claim_line, self._settle_line, self._note_line)
         await asyncio.gather(*(line.close() for line in lines))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.end()
         if self._lost.done():
             self._lost.exception()
 

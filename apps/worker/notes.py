@@ -81,6 +81,11 @@ class Noter:
             return
         self._settle(settlement)
 
+    def close(self, book: Notebook) -> None:
+        """Take no more notes of an execution that is settled already."""
+        book.closed = True
+        self._waiting.pop(book.lease.token, None)
+
     def forget(self, run: uuid.UUID) -> None:
         """Have what a run told forgotten, which succeeded or was cancelled."""
         self._over.append(run)

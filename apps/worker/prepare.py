@@ -2,7 +2,7 @@
 
 import json
 import sys
-from concurrent.futures import Executor
+from dataclasses import replace
 
 from apps.runs.store import Target
 from apps.runtime.clock import Clock
@@ -10,6 +10,7 @@ from apps.worker.execution import Call, Prepared
 from apps.worker.handlers.http import Transport, prepare_http
 from apps.worker.handlers.task import limits_of, prepare_task
 from apps.worker.targets import Refused, policy_of
+from apps.worker.threads import Threads
 from chrono.rules.errors import BadValue
 from chrono.rules.targets import identity
 from chrono.tasks import Registry
@@ -22,7 +23,7 @@ class Prepare:
         self,
         *,
         registry: Registry,
-        threads: Executor,
+        threads: Threads,
         transport: Transport,
         clock: Clock,
         webhook_key: bytes | None,
@@ -42,12 +43,14 @@ class Prepare:
             call = self._call(target)
         except BadValue as error:
             timeout, deadline, call = None, None, Refused(error.message)
+        policy = policy_of(target)
         return Prepared(
             call=call,
-            policy=policy_of(target),
+            policy=replace(policy, max_attempts=1) if target.once else policy,
             payload=target.payload,
             # The payload is kept as a value and as text, and once more as a body.
             weight=1_000 + 3 * len(json.dumps([target.target, target.payload])),
+            once=target.once,
             target=sys.intern(identity(target.target)),
             takes_context=is_task and self._takes_context(fields.get("name")),
             timeout=timeout,

@@ -13,6 +13,7 @@ import psycopg
 from apps.worker.config import Config
 from apps.worker.handlers.http import Transport
 from apps.worker.heir import bequeath
+from apps.worker.hire import Hire
 from apps.worker.life import Life, LifeLost
 from chrono.tasks import Registry
 
@@ -39,6 +40,7 @@ class Worker:
         """``begins`` is told of each life, before it holds anything."""
         self.config = config
         self._begins = begins
+        self._hire = Hire(config.queues)
         self._registry = registry
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -72,6 +74,7 @@ class Worker:
         try:
             return await self._run(transport)
         finally:
+            self._hire.stop()
             await transport.close()
 
     async def _run(self, transport: Transport) -> bool:
@@ -82,6 +85,7 @@ class Worker:
                 config=self.config,
                 registry=self._registry,
                 transport=transport,
+                hire=self._hire,
                 stuck=lambda: self.give_up("no handler here stops any more"),
                 previous=previous,
             )

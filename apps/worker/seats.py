@@ -15,6 +15,7 @@ from chrono.rules.states import Reason, RunState
 
 log = logging.getLogger("chrono.worker")
 
+ENDED_BADLY = frozenset({RunState.DEAD, RunState.UNKNOWN})
 DONE = frozenset({RunState.SUCCESS, RunState.CANCELLED})
 
 
@@ -38,6 +39,9 @@ class Seats:
     def is_stuck(self) -> bool:
         """Whether every seat is held by a handler that does not stop."""
         return len(self._stuck) >= self.capacity
+
+    def __len__(self) -> int:
+        return len(self._taken)
 
     def __contains__(self, token: uuid.UUID) -> bool:
         return token in self._taken
@@ -85,7 +89,7 @@ class Seats:
             elif settlement.state in DONE:
                 if execution is not None and execution.leaves_notes:
                     over.append(settlement.run_id)
-            elif settlement.state == RunState.DEAD and execution is not None:
+            elif settlement.state in ENDED_BADLY and execution is not None:
                 facts = {
                     "run": settlement.run_id,
                     "job": execution.lease.job_id,
@@ -93,7 +97,8 @@ class Seats:
                     "reason": Reason(settlement.reason).label,
                     "error": (settlement.error or "").partition("\n")[0][:200],
                 }
-                log.warning("run is dead", extra={"facts": facts})
+                word = RunState(settlement.state).label
+                log.warning("run is %s", word, extra={"facts": facts})
         if void:
             log.warning("dropped %d results whose lease was lost", void)
         return over

@@ -6,7 +6,7 @@ Each finding has a stable code; none of them stops a schedule from being saved.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from chrono.rules import cron, dialect, zones
@@ -17,6 +17,8 @@ _DELAY_TEXT = (
     "Each run is counted from the end of the one before, so only the next can be told; "
     "by the clock it fires less often than its length says."
 )
+PAYROLL = "payroll"
+"""The tag of jobs for which a second payment is worse than none."""
 _LOOK_AHEAD: Millis = 400 * DAY
 """How far ahead clock changes are looked at: each of a year at least once."""
 _YEARS = range(2001, 2029)
@@ -50,6 +52,20 @@ def findings(schedule: Schedule, after: Millis) -> list[Finding]:
         *_rare_months(compiled),
         *_clock_changes(schedule, compiled, after),
         *_top_of_hour(compiled.reading),
+    ]
+
+
+def of_delivery(tags: Collection[str], delivery: str) -> list[Finding]:
+    """Return what may surprise about how often a job with these tags can run."""
+    if PAYROLL not in tags or delivery == "at_most_once":
+        return []
+    return [
+        Finding(
+            "payroll-delivery",
+            "It is tagged payroll, and a run whose worker is lost begins again: unless "
+            "its target honours the idempotency key, somebody may be paid twice. With "
+            "delivery at_most_once such a run waits for a person instead.",
+        )
     ]
 
 

@@ -19,10 +19,12 @@ type OverlapPolicy = Literal[
     "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"
 ]
 
+type Delivery = Literal["at_least_once", "at_most_once"]
 type OnLimit = Literal["wait", "drop"]
 
 CATCHUP_POLICIES: tuple[str, ...] = get_args(CatchupPolicy.__value__)
 OVERLAP_POLICIES: tuple[str, ...] = get_args(OverlapPolicy.__value__)
+DELIVERIES: tuple[str, ...] = get_args(Delivery.__value__)
 ON_LIMIT: tuple[str, ...] = get_args(OnLimit.__value__)
 MOST_CONCURRENT = 1_000
 MOST_REMAINING = 1_000_000
@@ -57,6 +59,8 @@ class Policy:
 
     catchup_policy: CatchupPolicy = "run_once"
     """What becomes of occurrences missed by more than a minute."""
+    delivery: Delivery = "at_least_once"
+    """Whether a run whose worker was lost is begun again, or waits for a person."""
     max_delay: Millis | None = None
     """How long after its due instant an occurrence may still begin."""
     max_concurrent_runs: int | None = None
@@ -97,21 +101,16 @@ def from_json(data: Mapping[str, Any]) -> Policy:
 
     What is left out or null is default. Raises BadValue naming the field at fault.
     """
-    catchup = data.get("catchup_policy")
-    if catchup is None:
-        catchup = DEFAULT.catchup_policy
-    if catchup not in CATCHUP_POLICIES:
-        raise BadValue(
-            f"catchup_policy is one of {', '.join(CATCHUP_POLICIES)}.",
-            field="catchup_policy",
-        )
     policy = Policy(
-        catchup_policy=cast(CatchupPolicy, catchup),
+        catchup_policy=cast(
+            CatchupPolicy, _word(data, "catchup_policy", CATCHUP_POLICIES)
+        ),
+        delivery=cast(Delivery, _word(data, "delivery", DELIVERIES)),
         **{name: _duration(data, name) for name in _DURATIONS},
         **{name: _number(data, name, most) for name, most in _NUMBERS.items()},
         concurrency_key=_key(data),
         rate_limit=_rate(data),
-        on_limit=_on_limit(data),
+        on_limit=cast(OnLimit, _word(data, "on_limit", ON_LIMIT)),
     )
     if policy.concurrency_limit is not None and policy.concurrency_key is None:
         raise BadValue(
@@ -165,6 +164,15 @@ def overlap_from_name(value: object) -> OverlapPolicy:
             field="overlap_policy",
         )
     return cast(OverlapPolicy, name)
+
+
+def _word(data: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
+    value = data.get(name)
+    if value is None:
+        return str(getattr(DEFAULT, name))
+    if not isinstance(value, str) or value not in known:
+        raise BadValue(f"{name} is one of {', '.join(known)}.", field=name)
+    return value
 
 
 def _duration(data: Mapping[str, Any], name: str) -> Any:
@@ -227,12 +235,3 @@ def _rate(data: Mapping[str, Any]) -> RateLimit | None:
     if not SECOND <= period <= LONGEST_PERIOD:
         raise BadValue("period is between 1s and 1d.", field=f"{field}.period")
     return RateLimit(limit, period)
-
-
-def _on_limit(data: Mapping[str, Any]) -> OnLimit:
-    value = data.get("on_limit")
-    if value is None:
-        return "wait"
-    if value not in ON_LIMIT:
-        raise BadValue("on_limit is one of wait, drop.", field="on_limit")
-    return cast(OnLimit, value)

@@ -94,6 +94,11 @@ class Bury:
 type Verdict = RetryAt | Bury
 
 
+def charged(attempt: int, *, spared: int) -> int:
+    """Return which attempt this is of those that count: some were nobody's fault."""
+    return max(1, attempt - spared)
+
+
 def decide(
     failure: Failure, *, policy: RetryPolicy, attempt: int, now: Millis, draw: float
 ) -> Verdict:

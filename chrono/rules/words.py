@@ -104,6 +104,13 @@ def _runs(count: int) -> str:
     return "one run" if count == 1 else f"{count} runs"
 
 
+def delivered(policy: Policy) -> str:
+    """Return what becomes of a run whose worker is lost."""
+    if policy.delivery == "at_most_once":
+        return "At most once: a run whose worker is lost waits for a person."
+    return "At least once: a run whose worker is lost begins again."
+
+
 def failing(most: int | None) -> str:
     """Return what dead runs do to their job."""
     if most is None:

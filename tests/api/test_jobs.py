@@ -120,6 +120,7 @@ ALL = {
     "late_after": "5m",
     "max_runtime": "90m",
     "max_time_since_success": "36h",
+    "delivery": "at_most_once",
 }
 
 
@@ -141,7 +142,9 @@ def test_every_policy_and_bound_comes_back_as_it_was_sent(client):
 
 def test_a_job_without_policies_shows_what_holds(client, job):
     assert (job["catchup_policy"], job["overlap_policy"]) == ("run_once", "skip")
-    off = set(ALL) - {"catchup_policy", "overlap_policy", "starts_at", "ends_at"}
+    assert job["delivery"] == "at_least_once"
+    given = {"catchup_policy", "overlap_policy", "delivery", "starts_at", "ends_at"}
+    off = set(ALL) - given
     assert {job[name] for name in off} == {None}
     assert job["runs_left"] is None
     assert not {"starts_at", "ends_at"} & set(job)

@@ -97,6 +97,7 @@ WRONG = {
     "time_critical": [0, 1, "yes", [], {}],
     "overlap_policy": [True, 7, [], {}, "", "SKIP", "buffer_two", "allow_all "],
     "catchup_policy": [True, 7, [], {}, "", "SKIP", "none", "deadline"],
+    "delivery": [True, 7, [], {}, "", "exactly_once", "AT_MOST_ONCE"],
     **{
         name: [True, 60, [], {}, "", "60", "-1s", "0s", "999ms", "9" * 400 + "s"]
         for name in ("max_delay", "late_after", "max_runtime", "max_time_since_success")

@@ -226,3 +226,23 @@ def test_the_last_instant_there_is_can_be_asked_for(preview):
     answer = preview(cron="* * * * *", after="9998-12-31T23:59:00Z")
     assert answer.status_code == 200
     assert answer.json()["fires"] == []
+
+
+def test_a_job_tagged_payroll_is_proposed_to_run_at_most_once(preview):
+    def codes(**fields):
+        answer = preview(cron="0 9 1 * *", timezone="Europe/Berlin", **fields)
+        return [one["code"] for one in answer.json()["warnings"]]
+
+    assert "payroll-delivery" in codes(tags=["eu", "payroll"])
+    assert "payroll-delivery" in codes(tags=["payroll"], delivery="at_least_once")
+    for fields in (
+        {},
+        {"tags": None},
+        {"tags": ["payslips"]},
+        {"tags": ["payroll"], "delivery": "at_most_once"},
+    ):
+        assert "payroll-delivery" not in codes(**fields)
+    for name, wrong in (("tags", "payroll"), ("delivery", "never")):
+        refused = preview(cron="0 9 1 * *", **{name: wrong})
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["pointer"] == f"/{name}"

@@ -612,3 +612,18 @@ def test_a_tag_that_cannot_be_shows_no_rows_and_says_so(client, make_job):
         [],
         "A tag is lower case: pay, not Pay.",
     )
+
+
+def test_the_form_proposes_at_most_once_for_what_is_tagged_payroll(client):
+    new = {**NEW, "tags": "payroll eu"}
+    text = send(client, page("add"), "_preview", **new).content.decode()
+    assert "somebody may be paid twice" in text
+    chosen = {**new, "delivery": "at_most_once"}
+    text = send(client, page("add"), "_preview", **chosen).content.decode()
+    assert "somebody may be paid twice" not in text
+    saved = send(client, page("add"), **chosen)
+    job = job_at(saved["Location"])
+    assert job.definition.policy["delivery"] == "at_most_once"
+    assert job.definition.retry_policy["max_attempts"] == 1
+    text = client.get(saved["Location"]).content.decode()
+    assert "waits for a person" in text

@@ -178,3 +178,36 @@ def test_a_huge_text_is_cut(client, conn, make_job):
     text = shown(client, seen.run())
     assert "80000 characters more" in text
     assert len(text) < 100_000
+
+
+def test_an_unknown_run_is_resolved_by_a_person_with_a_note(client, conn, make_job):
+    seen = make_job()
+    seen.runs(1, state=6, reason=21)
+    run = seen.run()
+    text = shown(client, run)
+    assert "Nobody knows what became of it" in text
+    assert "Resolve…" in text
+    assert str(run) in shown(client, run, "resolve")
+    address = reverse(f"{RUN}_resolve", args=[run])
+    for given in ({"outcome": "success"}, {"reason": "x"}, {}):
+        assert client.post(address, given).status_code == 422
+    answer = client.post(address, {"outcome": "success", "reason": "it is <paid>"})
+    assert answer.status_code == 302
+    text = shown(client, run)
+    assert "Resolved as success" in text
+    assert "it is &lt;paid&gt;" in text
+    assert "Resolve…" not in text
+    [(action, reason)] = conn.execute(
+        "SELECT action, reason FROM chrono_audit_event WHERE action LIKE 'run.%'"
+    ).fetchall()
+    assert (action, reason) == ("run.resolve", "it is <paid>")
+
+    def listed(**asked):
+        page = client.get(reverse(f"{RUN}_changelist"), asked).content.decode()
+        return str(run) in page
+
+    assert listed(state="success")
+    assert listed(reason="resolved")
+    assert not listed(state="unknown")
+    again = client.post(address, {"outcome": "failed", "reason": "no"})
+    assert again.status_code == 422

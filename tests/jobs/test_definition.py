@@ -219,7 +219,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
             *(["x" * 51], ["a\n"], ["a", "b", "a"], [f"t{n}" for n in range(21)]),
         )
     ),
-    ({"delivery": "at_most_once"}, "delivery"),
+    ({"delivery": "exactly_once"}, "delivery"),
+    ({"delivery": True}, "delivery"),
+    ({"delivery": ["at_most_once"]}, "delivery"),
+    ({"transactional": True}, "transactional"),
 ]
 
 CRON = {"interval": None, "cron": "0 9 * * *"}
@@ -461,8 +464,26 @@ def test_an_unknown_field_is_answered_with_the_closest_known_one():
 
 
 def test_a_field_of_later_says_so():
-    with pytest.raises(NotSupportedYet, match="delivery is not supported yet"):
-        definition(interval="1m", delivery="at_most_once")
+    with pytest.raises(NotSupportedYet, match="lease_ttl is not supported yet"):
+        definition(interval="1m", lease_ttl="1m")
+
+
+def test_what_belongs_to_the_task_is_said_to():
+    with pytest.raises(UnknownField, match="belongs to the task"):
+        definition(interval="1m", transactional=True)
+
+
+def test_a_job_that_is_delivered_at_most_once_has_one_attempt():
+    usual = definition(interval="1m")
+    assert (usual.policy.delivery, usual.retry_policy["max_attempts"]) == (
+        "at_least_once",
+        6,
+    )
+    retries = {"max_attempts": 3, "retry_on": ["5xx"]}
+    once = definition(interval="1m", delivery="at_most_once", retry_policy=retries)
+    assert once.policy.delivery == "at_most_once"
+    assert once.retry_policy["max_attempts"] == 1
+    assert once.retry_policy["retry_on"] == ["5xx"]
 
 
 def test_tags_are_kept_sorted():

@@ -404,3 +404,16 @@ def test_a_pause_with_an_end_does_not_outlive_a_delete(ledger):
     delete_job(job, now=NOON)
     restore_job(job, now=NOON + 2 * HOUR)
     assert ledger.rows("SELECT paused, paused_until FROM chrono_job") == [(True, None)]
+
+
+def test_a_job_that_is_no_longer_delivered_at_most_once_gets_its_attempts_back():
+    def told(patch, **fields):
+        told = after(patch, interval="1m", **fields)
+        return told["delivery"], told["retry_policy"]["max_attempts"]
+
+    once = {"delivery": "at_most_once"}
+    assert told(once, retry_policy={"max_attempts": 4}) == ("at_most_once", 1)
+    assert told({"name": "other"}, **once) == ("at_most_once", 1)
+    assert told({"delivery": "at_least_once"}, **once) == ("at_least_once", 6)
+    both = {"delivery": None, "retry_policy": {"max_attempts": 3}}
+    assert told(both, **once) == ("at_least_once", 3)

@@ -115,6 +115,7 @@ rest = st.fixed_dictionaries(
         "name": texts,
         "tags": st.lists(tags, max_size=4, unique=True),
         "time_critical": st.just(True),
+        "delivery": st.sampled_from(["at_least_once", "at_most_once"]),
         "overlap_policy": st.sampled_from([*OVERLAP_POLICIES, "Forbid"]),
         "max_concurrent_runs": st.integers(1, 1_000),
         "pause_on_failure": st.integers(1, 100),
@@ -180,8 +181,9 @@ def test_a_form_has_every_field_and_no_other(database):
 def test_policies_are_shown_with_their_defaults(database):
     job = commands.create_job(definition(interval="1m"), now=NOON).job_id
     form = get_form(job)
-    assert (form["catchup_policy"], form["on_limit"]) == ("run_once", "wait")
-    off = POLICY_FIELDS - {"catchup_policy", "on_limit"}
+    assert (form["catchup_policy"], form["delivery"]) == ("run_once", "at_least_once")
+    assert form["on_limit"] == "wait"
+    off = POLICY_FIELDS - {"catchup_policy", "delivery", "on_limit"}
     assert {form[name] for name in off} == {None}
     commands.patch_job(job, {"max_delay": "90m", "pause_on_failure": 3}, now=NOON)
     form = get_form(job)

@@ -221,12 +221,16 @@ class Stack:
         name: str,
         *,
         concurrency: int = 50,
+        processes: int = 1,
         by: Sequence[str] = MANAGE,
         env: Environment = NOTHING,
     ) -> Process:
         """Start a worker of the default queue, as :meth:`scheduler` does."""
         return self._start(
-            name, *by, "runworker", "--concurrency", str(concurrency), env=env
+            name,
+            *(*by, "runworker", "--concurrency", str(concurrency)),
+            *("--processes", str(processes)),
+            env=env,
         )
 
     def web(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chrono.rules.instants import parse_instant
-from chrono.rules.lint import findings
+from chrono.rules.lint import findings, of_delivery
 from chrono.rules.preview import preview
 from chrono.rules.schedule import CronSchedule, FixedDelay
 
@@ -109,3 +109,11 @@ def test_the_document_lists_every_code():
     used = set(re.findall(r'"((?:[a-z]+-)+[a-z]+)"', source))
     section = DOCUMENT.read_text().split("## Surprises")[1]
     assert set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE)) == used
+
+
+def test_payroll_is_proposed_to_run_at_most_once():
+    [found] = of_delivery(["eu", "payroll"], "at_least_once")
+    assert found.code == "payroll-delivery"
+    assert "at_most_once" in found.text
+    assert of_delivery(["payroll"], "at_most_once") == []
+    assert of_delivery(["payrolls"], "at_least_once") == []

@@ -60,6 +60,7 @@ def test_nothing_written_is_the_default():
         "catchup_policy": "run_once",
         "concurrency_key": None,
         "concurrency_limit": None,
+        "delivery": "at_least_once",
         "late_after": None,
         "max_concurrent_runs": None,
         "max_delay": None,

@@ -15,7 +15,14 @@ from chrono.rules.schedule import (
     resolve,
     validate,
 )
-from chrono.rules.words import describe, failing, missed, overlapping, watching
+from chrono.rules.words import (
+    delivered,
+    describe,
+    failing,
+    missed,
+    overlapping,
+    watching,
+)
 from tests.architecture.sources import ROOT
 
 EXAMPLES = [
@@ -173,3 +180,9 @@ def test_failures_and_reports_are_said():
         "A run that has not begun 5 minutes after it was due and 36 hours without a "
         "success."
     )
+
+
+def test_what_becomes_of_a_run_whose_worker_is_lost_is_said():
+    assert delivered(from_json({})).endswith("begins again.")
+    once = delivered(from_json({"delivery": "at_most_once"}))
+    assert once.endswith("waits for a person.")

@@ -117,9 +117,9 @@ def test_a_paused_queue_is_named_with_who_paused_it(conn, held):
             "It waits for its turn: of the key provider one run may be under way.",
         ),
         (
-            "rate_limit/1/10/60000/wait/key provider",
+            "rate_limit/1/10/60000/wait/key pay",
             32,
-            "It waits for its turn: of the key provider 10 runs may begin in any minute.",
+            "It waits for its turn: of the key pay 10 runs may begin in any minute.",
         ),
     ],
 )

@@ -22,7 +22,7 @@ CHUNK = 65_536
 ANSWER_KEPT = 4_096
 LOOK_EVERY_S = 0.02
 LINGER_NOT = struct.pack("ii", 1, 0)
-LINE_HOLDS, PACKET = 32_768, 1_400
+LINE_HOLDS, PACKET = 8_192, 536
 NAME = b"application_name\0"
 
 
@@ -75,6 +75,7 @@ class Network:
         self._links: set[Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._held_later = False
+        self._room_later: dict[str, int] = {}
         self._trapped = threading.Event()
         self._trap_later = False
         self._line = asyncio.Lock()
@@ -144,6 +145,7 @@ class Network:
 
         def release() -> None:
             self._held_later = False
+            self._room_later.clear()
             for link in self._links:
                 for way in (link.to_server, link.to_client):
                     way.room = math.inf
@@ -152,14 +154,17 @@ class Network:
         self._call(release)
 
     def choke(self, name: str, room: int) -> None:
-        """Take only so much more from the server for these applications' links.
+        """Break these applications' links, and take only so much from the server for
+        each new one.
 
-        What it has to say beyond that stays with the server, until the release.
+        What it has to say beyond that stays with the server, until the release. On a
+        link that is new its kernel takes little of it.
         """
 
         def choke() -> None:
+            self._room_later[name] = room
             for link in self.links(name):
-                link.to_client.room = room
+                link.reset()
 
         self._call(choke)
 
@@ -207,6 +212,7 @@ class Network:
             to_server=Way(source=reader, sink=server_writer),
             to_client=Way(source=server_reader, sink=writer),
         )
+        link.to_client.room = self._room_later.get(link.name, math.inf)
         for way in (link.to_server, link.to_client):
             _shut(way, self._held_later)
         self._links.add(link)
@@ -228,7 +234,7 @@ class Network:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LINE_HOLDS)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, PACKET)
         await self._loop.sock_connect(line, self._server)
-        return await asyncio.open_connection(sock=line)
+        return await asyncio.open_connection(sock=line, limit=LINE_HOLDS)
 
     async def _carry(self, way: Way, first: bytes) -> None:
         """Pass on what comes, in its order, and its end."""

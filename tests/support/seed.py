@@ -36,6 +36,7 @@ def make_job(
     retry_policy: Mapping[str, Any] | None = None,
     queue: str = "default",
     deleted: bool = False,
+    policy: Mapping[str, Any] | None = None,
 ) -> SeededJob:
     """Write a job and its first revision; ``conn`` is an autocommit session."""
     job = uuid.uuid4()
@@ -52,8 +53,9 @@ def make_job(
     conn.execute(
         """
         INSERT INTO chrono_job_revision (job_id, revision, schedule, jitter_window,
-            overlap_policy, queue, priority, target, payload, retry_policy, created_at)
-        VALUES (%s, 1, '{}', 0, 'allow_all', %s, 2, %s, %s, %s, now())
+            overlap_policy, queue, priority, target, payload, retry_policy, policy,
+            created_at)
+        VALUES (%s, 1, '{}', 0, 'allow_all', %s, 2, %s, %s, %s, %s, now())
         """,
         [
             job,
@@ -61,6 +63,7 @@ def make_job(
             Jsonb(dict(target)),
             None if payload is None else Jsonb(payload),
             Jsonb(dict(retry_policy or {})),
+            Jsonb(dict(policy or {})),
         ],
     )
     return SeededJob(id=job, part=part, queue=queue)

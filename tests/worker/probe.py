@@ -1,6 +1,8 @@
 """Tasks for workers in processes of their own."""
 
 import asyncio
+import os
+import signal
 import threading
 
 import chrono
@@ -20,3 +22,14 @@ def hang(payload: object) -> None:
 @chrono.task(name="hang_async")
 async def hang_async(payload: object) -> None:
     await asyncio.to_thread(hang, payload)
+
+
+@chrono.task(name="nap")
+async def nap(payload: object) -> None:
+    await asyncio.sleep(0.2)
+
+
+@chrono.task(name="die")
+async def die(payload: object) -> None:
+    await asyncio.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)

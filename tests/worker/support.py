@@ -61,10 +61,14 @@ class Running:
 def running(
     url: str,
     tasks: Mapping[str, Callable[..., Any]] | None = None,
+    *,
+    transactional: Mapping[str, Callable[..., Any]] | None = None,
     **options: Any,
 ) -> Iterator[Running]:
     """Lend a worker that knows `tasks`; it is stopped in the end."""
     registry = Registry()
+    for name, function in (transactional or {}).items():
+        registry.add(name, function, transactional=True)
     for name, function in (tasks or {}).items():
         registry.add(name, function)
     settings = {"queues": ("default",), "concurrency": 20, "openings": LOOPBACK}

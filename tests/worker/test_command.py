@@ -184,3 +184,47 @@ def test_what_cannot_work_is_said_without_a_traceback(start, arguments, env, lin
     assert process.returncode != 0
     assert line in text
     assert "Traceback" not in text
+
+
+def test_a_run_that_kills_its_processes_ends_alone_and_harms_nobody(
+    start, connect, dsn, monkeypatch
+):
+    monkeypatch.setattr("apps.runs.sweep.GONE_AFTER", 100)
+    monkeypatch.setattr("apps.runs.sweep.SESSIONS_BACK_AFTER", 0)
+    conn = connect()
+    once = {"max_attempts": 1}
+    poison = make_job(conn, target={"kind": "task", "name": "die"}, retry_policy=once)
+    good = make_job(conn, target={"kind": "task", "name": "nap"}, retry_policy=once)
+    sweep, clock = Sweep(horizon=lambda: 0), DatabaseClock(conn)
+    [guilty], innocent = make_ready(conn, poison), make_ready(conn, good, count=5)
+    for _ in range(2):
+        process = start("--processes", "1", CHRONO_TASK_MODULES="tests.worker.probe")
+        assert process.wait(20) == -signal.SIGKILL
+        wait_for(lambda: sweep.step(conn, clock=clock))
+        make_ready_again(conn)
+    # The beat of a worker starts a process for the six that were set aside.
+    process = start(CHRONO_TASK_MODULES="tests.worker.probe")
+    dead = "SELECT id FROM chrono_run WHERE state = 3 AND reason = 22"
+
+    def swept_to_the_end():
+        sweep.step(conn, clock=clock)
+        return count(conn, "run") == 6
+
+    wait_for(swept_to_the_end, timeout=40)
+    assert conn.execute(dead).fetchall() == [(guilty,)]
+    rows = conn.execute("SELECT id FROM chrono_run WHERE state = 1 ORDER BY id")
+    assert [run for (run,) in rows.fetchall()] == innocent
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def make_ready_again(conn):
+    conn.execute(
+        """
+        WITH moved AS (DELETE FROM chrono_timer_far RETURNING *)
+        INSERT INTO chrono_ready (due_at, dispatched_at, run_id, job_id, tag, fence,
+            revision, tenant, part, priority, attempt, slice, queue)
+        SELECT due_at, now(), ref, job_id, 1, 1, 1, 1, part, 2, attempt, 0, 'default'
+        FROM moved
+        """
+    )

@@ -4,7 +4,7 @@
 --
 -- A run's jitter is the SHA-256 of its job's id as a number, modulo the window: worked
 -- out here a second time. It may be due later than that, where it was late already or is
--- tried again, but never before.
+-- tried again, but never before. An attempt that ended with its process is spared.
 WITH page AS MATERIALIZED (
     SELECT r.id, r.part, r.job_id, r.revision, r.tenant, r.due_at, r.dispatched_at,
         r.started_at, r.finished_at, r.fence, r.state, r.reason, r.attempt, r.worker,
@@ -54,7 +54,9 @@ CROSS JOIN LATERAL (
         WHEN o.outcome IS NULL THEN 'orphan'
         WHEN o.outcome = 2 AND r.state NOT IN (4, 5) THEN 'skipped'
         WHEN NOT r.extra AND r.due_at < r.scheduled_for + j.later THEN 'jitter'
-        WHEN r.attempt > j.max_attempts THEN 'attempt'
+        WHEN r.attempt > j.max_attempts AND r.attempt > j.max_attempts + coalesce((
+            SELECT deaths FROM chrono_death WHERE run_id = r.id AND part = r.part
+        ), 0) THEN 'attempt'
         WHEN %(commit_times)s::boolean AND pg_xact_commit_timestamp(r.written)
             > r.finished_at + interval '1 minute' THEN 'rewritten'
         WHEN r.state = 4 AND r.reason = 18 AND r.worker IS NULL AND (

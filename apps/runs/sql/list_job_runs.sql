@@ -87,7 +87,8 @@ WITH decided AS MATERIALIZED (
 ), shown AS (
     SELECT DISTINCT ON (id) * FROM placed ORDER BY id, rank
 )
-SELECT s.place, s.kind, s.cancel, s.state, s.reason, s.due_at, s.dispatched_at,
+SELECT s.place, s.kind, s.cancel, coalesce(z.state, s.state),
+    CASE WHEN z.state IS NULL THEN s.reason ELSE 29 END, s.due_at, s.dispatched_at,
     s.started_at, s.finished_at, d.run_id, j.id, d.revision, j.part, s.fence,
     coalesce(s.priority, v.priority), s.attempt, coalesce(s.queue, v.queue), s.worker,
     j.key, d.scheduled_for, d.attempt_group
@@ -95,4 +96,6 @@ FROM page d
 JOIN chrono_job j ON j.id = %(job)s::uuid AND j.tenant = %(tenant)s::integer
 LEFT JOIN shown s ON s.id = d.run_id
 LEFT JOIN chrono_job_revision v ON v.job_id = j.id AND v.revision = d.revision
+LEFT JOIN chrono_resolution z
+    ON z.run_id = d.run_id AND z.part = %(part)s::smallint AND s.state IN (3, 6)
 ORDER BY d.scheduled_for DESC, d.attempt_group DESC

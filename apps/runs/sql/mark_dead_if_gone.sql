@@ -14,7 +14,7 @@ WITH locked AS MATERIALIZED (
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND EXISTS (SELECT FROM locked)
 )
-UPDATE chrono_worker w SET dead = true
+UPDATE chrono_worker w SET dead = true, crashed = true
 FROM locked l
 WHERE w.id = l.id AND NOT w.dead AND w.held
     AND w.beat_at < to_timestamp(l.since / 1000.0::float8)

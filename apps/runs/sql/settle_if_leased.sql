@@ -1,12 +1,13 @@
 -- Settle executions whose lease still holds: final, or again later.
 -- writes: lease run attempt dead_letter timer timer_far
--- moves: running -> success | failed | dead | cancelled | retrying
+-- moves: running -> success | failed | dead | cancelled | unknown | retrying
 -- index: chrono_lease_pkey
 --
 -- All rows of the batch come in (runs, tokens); those that are not a plain success come
 -- in a second time with what became of them. Ids that are not returned are leases lost:
 -- drop their results. State 0 means again at `due`, with `spent` added to the attempt.
--- The run of a cancel over an open claim is in chrono_run already.
+-- The run of a cancel over an open claim is in chrono_run already. One that is unknown
+-- stays so whoever cancelled it: it may have had its effect.
 --
 -- Earlier attempts are looked up by an array, never one by one: see fire_if_held.
 WITH freed AS MATERIALIZED (
@@ -15,8 +16,8 @@ WITH freed AS MATERIALIZED (
     RETURNING *
 ), odd AS MATERIALIZED (
     SELECT f.*, d.error, d.result, d.spent,
-        CASE WHEN f.cancel AND d.state <> 1 THEN 4 ELSE d.state END AS state,
-        CASE WHEN f.cancel AND d.state <> 1 THEN coalesce(f.cancel_reason, 18)
+        CASE WHEN f.cancel AND d.state NOT IN (1, 6) THEN 4 ELSE d.state END AS state,
+        CASE WHEN f.cancel AND d.state NOT IN (1, 6) THEN coalesce(f.cancel_reason, 18)
             ELSE nullif(d.reason, 0) END AS reason,
         greatest(to_timestamp(d.due / 1000.0::float8), date_trunc(
             'milliseconds', clock_timestamp())) AS retry_at,

@@ -1,27 +1,25 @@
 """Targets that are Python functions: sync ones in threads, async ones on the loop."""
 
 import asyncio
-import json
 import logging
-import traceback
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from typing import Any
 
 from apps.runs.store import Target
 from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
+from apps.worker.handlers.function import Arguments, failure_of, nothing
+from apps.worker.handlers.transaction import TransactionCall
 from apps.worker.targets import Refused
+from apps.worker.threads import Threads
 from chrono.rules.durations import parse_duration
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import MINUTE, Millis
-from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
 from chrono.tasks import Registry, Task
 
 log = logging.getLogger("chrono.worker")
 
 NO_HANDLER_WAIT = MINUTE
-TRACE_FRAMES = 8
 
 
 class NoHandler:
@@ -52,7 +50,7 @@ class AsyncCall:
 class ThreadCall:
     """A plain function."""
 
-    def __init__(self, task: Task, arguments: "Arguments", threads: Executor) -> None:
+    def __init__(self, task: Task, arguments: "Arguments", threads: Threads) -> None:
         self._function = task.function
         self._arguments = arguments
         self._threads = threads
@@ -62,7 +60,7 @@ class ThreadCall:
         arguments = self._arguments.of(execution)
         # A thread cannot be stopped. Until it returns it is waited for, since another
         # attempt would run beside it.
-        execution.stop = _nothing
+        execution.stop = nothing
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._call, arguments)
 
@@ -73,27 +71,7 @@ class ThreadCall:
             return failure_of(error)
 
 
-def _nothing() -> None:
-    """Do nothing: the context says that it is called off."""
-
-
-class Arguments:
-    """What a function is called with; a payload that can change is made anew."""
-
-    def __init__(self, task: Task, payload: Any) -> None:
-        self._payload = payload
-        self._text = json.dumps(payload) if isinstance(payload, dict | list) else None
-        self._wants_context = task.wants_context
-
-    def of(self, execution: Execution) -> tuple[Any, ...]:
-        """Return the arguments for one execution."""
-        payload = self._payload if self._text is None else json.loads(self._text)
-        if self._wants_context:
-            return (payload, execution.open_context())
-        return (payload,)
-
-
-def prepare_task(target: Target, *, registry: Registry, threads: Executor) -> Call:
+def prepare_task(target: Target, *, registry: Registry, threads: Threads) -> Call:
     """Return what calls the function that a target names."""
     name = target.target.get("name")
     if not isinstance(name, str):
@@ -103,6 +81,8 @@ def prepare_task(target: Target, *, registry: Registry, threads: Executor) -> Ca
         log.warning("no task is named %s here; its runs are handed back", name)
         return NoHandler()
     arguments = Arguments(task, target.payload)
+    if task.transactional:
+        return TransactionCall(task, arguments, threads)
     if task.is_async:
         return AsyncCall(task, arguments)
     return ThreadCall(task, arguments, threads)
@@ -124,18 +104,3 @@ def _duration(fields: Mapping[str, Any], name: str) -> Millis | None:
     if duration <= 0:
         raise BadValue(f"{name} is longer than nothing.", field=field)
     return duration
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Return an exception as a failure, with the last frames of the function."""
-    # The first frame is this module's own.
-    frames = traceback.extract_tb(error.__traceback__)[1:][-TRACE_FRAMES:]
-    trace = "".join(traceback.format_list(frames))
-    return Failure("exception", f"{_words(error)}\n{trace}".rstrip())
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  (its __str__ is somebody else's code too)
-        return type(error).__name__

@@ -14,7 +14,8 @@ import psycopg
 from dev import postgres
 from tests.rigs.stack import Environment, Stack
 
-HERE, THERE, NET = "10.231.7.1", "10.231.7.2", "10.231.7.0/30"
+BASE = f"10.231.{os.getpid() % 256}"  # Two rigs may run beside each other.
+HERE, THERE, NET = f"{BASE}.1", f"{BASE}.2", f"{BASE}.0/30"
 
 
 def lacks() -> str:
@@ -37,7 +38,7 @@ class Link:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self._space = f"chrono-rig-{os.getpid()}"
-        self._near, self._far = "chrono-rig0", "chrono-rig1"
+        self._near, self._far = f"rig{os.getpid()}a", f"rig{os.getpid()}b"
         url = psycopg.conninfo.conninfo_to_dict(stack.url)
         self.inside = ("ip", "netns", "exec", self._space)
         """What is to stand before a command that runs at the far end."""

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from typing import Any
 
 from django.conf import settings
@@ -39,6 +39,10 @@ class Command(BaseCommand):
             help="processes, about one a core (default: 1)",
         )
 
+        # For the process that a worker starts for what was set aside: standard input is
+        # its lifeline.
+        parser.add_argument("--alone", action="store_true", help=SUPPRESS)
+
     def handle(self, *args: Any, **options: Any) -> None:
         queues = tuple(
             dict.fromkeys(filter(None, map(str.strip, options["queues"].split(","))))
@@ -51,7 +55,10 @@ class Command(BaseCommand):
             raise CommandError("--processes is a number from 1 to 256")
         try:
             config = config_from(
-                settings, queues=queues, concurrency=options["concurrency"]
+                settings,
+                queues=queues,
+                concurrency=options["concurrency"],
+                alone=options["alone"],
             )
         except ChronoError as error:
             raise CommandError(error.message) from None
@@ -72,7 +79,7 @@ class Command(BaseCommand):
                 return HOPELESS
 
         if processes == 1:
-            return child(None, None)
+            return child(sys.stdin.fileno() if config.alone else None, None)
         return supervise(
             child, count=processes, heir=lambda will: inherit(config.url, will)
         )

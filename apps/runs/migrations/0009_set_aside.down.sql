@@ -1,0 +1,3 @@
+ALTER TABLE chrono_worker DROP COLUMN alone;
+ALTER TABLE chrono_worker DROP COLUMN crashed;
+DROP TABLE chrono_death;

@@ -1,0 +1,46 @@
+"""What every call of a Python function needs: its arguments, and its failures."""
+
+import json
+import traceback
+from typing import Any
+
+from apps.worker.execution import Execution
+from chrono.rules.retry import Failure
+from chrono.tasks import Task
+
+TRACE_FRAMES = 8
+
+
+class Arguments:
+    """What a function is called with; a payload that can change is made anew."""
+
+    def __init__(self, task: Task, payload: Any) -> None:
+        self._payload = payload
+        self._text = json.dumps(payload) if isinstance(payload, dict | list) else None
+        self._wants_context = task.wants_context
+
+    def of(self, execution: Execution) -> tuple[Any, ...]:
+        """Return the arguments for one execution."""
+        payload = self._payload if self._text is None else json.loads(self._text)
+        if self._wants_context:
+            return (payload, execution.open_context())
+        return (payload,)
+
+
+def nothing() -> None:
+    """Do nothing: the context says that it is called off."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return an exception as a failure, with the last frames of the function."""
+    # The first frame is this module's own.
+    frames = traceback.extract_tb(error.__traceback__)[1:][-TRACE_FRAMES:]
+    trace = "".join(traceback.format_list(frames))
+    return Failure("exception", f"{_words(error)}\n{trace}".rstrip())
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  (its __str__ is somebody else's code too)
+        return type(error).__name__
