@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import logging
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -25,6 +26,11 @@ process of its own, which can be killed and whose end harms nobody else."""
 LEAST_MEMORY = 16 * 1024 * 1024
 _MEMORY = re.compile(r"([0-9]{1,6})(MiB|GiB)")
 _MEMORY_UNITS = {"MiB": 1024**2, "GiB": 1024**3}
+
+
+TASK_LOGGER = "chrono.task"
+"""What :meth:`Context.log` logs to."""
+_log = logging.getLogger(TASK_LOGGER)
 
 
 class NotATask(TypeError):
@@ -118,6 +124,14 @@ class Context:
             self.notes.progress(share, text)
         if self.cancelled:
             raise RunCancelled
+
+    def log(self, text: str) -> None:
+        """Log a line, at INFO, as ``logging`` does in a task, too.
+
+        It goes where the worker's own lines go. What an attempt logged last is kept
+        with it: 8 KiB where it failed, 1 KiB where it succeeded.
+        """
+        _log.info("%s", text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

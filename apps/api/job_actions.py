@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from apps.api import bodies, etags, job_shapes, shapes
 from apps.api.idempotency import once
 from apps.api.job_answers import answer, id_of, tag_of
-from apps.api.job_shapes import header
+from apps.api.job_shapes import LOCATION, header
 from apps.api.run_forms import full_form
 from apps.api.view import ApiView
 from apps.jobs import commands
@@ -23,7 +23,6 @@ from apps.tenants.actor import Scope
 from chrono.rules.instants import format_instant
 from chrono.rules.states import priority_from_name
 
-_LOCATION = {"type": "string", "examples": ["/api/v1/runs/{id}"]}
 _CHANGES = [
     shapes.IDEMPOTENCY_KEY,
     job_shapes.if_match(required=False),
@@ -42,7 +41,7 @@ class RunNow(ApiView):
         responses={202: shapes.Run},
         parameters=[
             shapes.IDEMPOTENCY_KEY,
-            header("Location", _LOCATION, "The run's address.", 202),
+            header("Location", LOCATION, "The run's address.", 202),
         ],
     )
     def post(self, request: Request, job_id: str) -> Response:

@@ -390,6 +390,7 @@ Pause: Schema = ref("Pause")
 SkipNext: Schema = ref("SkipNext")
 Skipped: Schema = ref("Skipped")
 RunNow: Schema = ref("RunNow")
+LOCATION: Schema = {"type": "string", "examples": ["/api/v1/runs/{id}"]}
 
 
 def header(name: str, schema: Schema, said: str, *statuses: int) -> OpenApiParameter:

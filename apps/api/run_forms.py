@@ -1,14 +1,17 @@
 """Runs in public words, as answers show them."""
 
+from datetime import datetime
 from typing import Any
 
-from apps.runs import selectors
+from apps.runs import letters, selectors
+from apps.runs.letter_store import Letter
+from apps.runs.selectors import trigger_of
 from apps.runs.store import AttemptRow, Progress, Resolution, RunDetail, RunRow
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
-from chrono.rules.instants import Millis, format_instant
+from chrono.rules.instants import Millis, format_instant, to_millis
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.lease import LEASE_TTL
+from chrono.rules.lease import LEASE_TTL, TERMINATE_AFTER
 from chrono.rules.states import Priority, Reason, RunState, TimerKind, status_of
 
 
@@ -49,7 +52,6 @@ def full_form(
 ) -> dict[str, Any]:
     """Return a run with everything that is public, ``said`` of it what a person did."""
     running = row.place == "lease" and detail.beat_at is not None
-    trigger = row.kind if detail.trigger is None else detail.trigger
     missed = detail.missed
     error = None
     if detail.error is not None and detail.error_reason is not None:
@@ -60,7 +62,7 @@ def full_form(
         }
     return {
         **short_form(row),
-        "trigger": None if trigger is None else _TRIGGERS.get(trigger),
+        "trigger": trigger_of(row, detail),
         "attempt_group": detail.attempt_group,
         "max_attempts": _max_attempts(detail),
         "lease_until": _instant(detail.beat_at + LEASE_TTL)
@@ -83,11 +85,21 @@ def full_form(
         "missed_from": None if missed is None else format_instant(missed.first),
         "missed_to": None if missed is None else format_instant(missed.last),
         "missed_count": None if missed is None else missed.count,
+        "terminate_from": None
+        if detail.told_at is None
+        else format_instant(detail.told_at + TERMINATE_AFTER),
+        "rerun_of": None if detail.rerun_of is None else str(detail.rerun_of),
+        "rerun_as": None if detail.rerun_as is None else str(detail.rerun_as),
     }
 
 
-def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]:
-    """Return the failed attempts, and the one that did not fail or has not ended."""
+def attempts_form(
+    row: RunRow, failed: list[AttemptRow], *, log: str | None
+) -> list[dict[str, Any]]:
+    """Return the failed attempts, and the one that did not fail or has not ended.
+
+    ``log`` is what that one logged last.
+    """
     shown = [
         {
             "attempt": one.attempt,
@@ -99,6 +111,7 @@ def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]
             "error": one.error,
             "worker": str(one.worker),
             "fence": one.fence,
+            "log": one.log,
         }
         for one in failed
     ]
@@ -116,11 +129,63 @@ def attempts_form(row: RunRow, failed: list[AttemptRow]) -> list[dict[str, Any]]
         "error": None,
         "worker": None if row.worker is None else str(row.worker),
         "fence": row.fence,
+        "log": log,
     }
     return [*shown, last]
 
 
-_TRIGGERS = {int(kind): word for kind, word in selectors.TRIGGERS.items()}
+def letter_form(letter: Letter) -> dict[str, Any]:
+    """Return a dead letter as a list shows it."""
+    return {
+        "run_id": str(letter.run_id),
+        "job_id": str(letter.job_id),
+        "job_key": letter.job_key,
+        "job_deleted": letter.job_deleted,
+        "state": letters.state_of(letter),
+        "reason": Reason(letter.reason).label,
+        "scheduled_for": format_instant(scheduled_for_of(letter.run_id)),
+        "died_at": format_instant(letter.died_at),
+        "attempt": letter.attempt,
+        "queue": letter.queue,
+        "revision": letter.revision,
+        "error": letter.error,
+        "rerun_as": None if letter.rerun_id is None else str(letter.rerun_id),
+        "closed_at": _instant(letter.closed_at),
+        "closed_by": letter.closed_by,
+        "note": letter.note,
+        "noted_at": _instant(letter.noted_at),
+        "noted_by": letter.noted_by,
+    }
+
+
+def errors_form(errors: list[Any]) -> list[dict[str, Any]]:
+    """Return the errors of a dead letter; what is not as expected is left out."""
+    return [
+        {
+            "attempt": one.get("attempt"),
+            "reason": _reason(one.get("reason")),
+            "error": one.get("error"),
+            "finished_at": _stored_instant(one.get("finished_at")),
+            "log": one.get("log"),
+        }
+        for one in errors
+        if isinstance(one, dict)
+    ]
+
+
+def _reason(number: Any) -> str | None:
+    known = isinstance(number, int) and number in Reason
+    return Reason(number).label if known else None
+
+
+def _stored_instant(text: Any) -> str | None:
+    """Return an instant that was written into JSON by the database."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return format_instant(to_millis(datetime.fromisoformat(text)))
+    except (ValueError, ChronoError):
+        return None
 
 
 def _progress(told: Progress | None) -> dict[str, Any] | None:

@@ -7,16 +7,25 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies, pagination, past_shapes, query, shapes
+from apps.api import (
+    bodies,
+    letter_shapes,
+    pagination,
+    past_shapes,
+    query,
+    shapes,
+)
 from apps.api.idempotency import once, repeatable
-from apps.api.job_shapes import KEY
+from apps.api.job_shapes import KEY, LOCATION, header
 from apps.api.run_forms import attempts_form, full_form, short_form
 from apps.api.view import ApiView
 from apps.jobs.definition import LONGEST_KEY
 from apps.jobs.errors import JobNotFound
+from apps.jobs.manual import UNSET
+from apps.jobs.rerun import retry_run
 from apps.jobs.selectors import find_key
 from apps.runs import selectors
-from apps.runs.cancel import cancel_by
+from apps.runs.cancel import cancel_by, terminate_by
 from apps.runs.errors import RunNotFound
 from apps.runs.reschedule import reschedule
 from apps.runs.resolve import OUTCOMES, resolve
@@ -29,6 +38,7 @@ from chrono.rules.errors import BadValue
 from chrono.rules.states import Reason, RunState, status_of
 
 NO_JOB = UUID(int=0)
+MODES = ("cancel", "terminate")
 STATES = tuple(state.label for state in RunState)
 STATUSES = tuple(dict.fromkeys(status_of(state) for state in RunState))
 FILTERS = (
@@ -114,9 +124,9 @@ class Attempts(ApiView):
     def get(self, request: Request, run_id: str) -> Response:
         """Return a run's attempts, first to last; the last may be under way."""
         conn, run = raw_connection(), _id(run_id)
-        row, _ = selectors.get_run(conn, run, tenant=self.tenant)
+        row, detail = selectors.get_run(conn, run, tenant=self.tenant)
         failed = selectors.list_attempts(conn, run)
-        return Response({"items": attempts_form(row, failed)})
+        return Response({"items": attempts_form(row, failed, log=detail.log)})
 
 
 class Cancel(ApiView):
@@ -136,19 +146,70 @@ class Cancel(ApiView):
         200: it is cancelled, and was not begun or had failed before. 202: it is under
         way, and its worker is told within ten seconds. A run that is over answers 409,
         one that is cancelled already 200.
+
+        One that was told to stop and still runs can be ended from `terminate_from` on,
+        a minute later, with the mode `terminate`; before that the answer is 409.
         """
-        reason = bodies.take_reason(bodies.fields(request, known=("reason",)))
+        fields = bodies.fields(request, known=("reason", "mode"))
+        reason = bodies.take_reason(fields)
+        mode = fields.get("mode") or MODES[0]
+        if mode not in MODES:
+            raise BadValue(f"mode is one of {', '.join(MODES)}.", field="mode")
         run = _id(run_id)
 
         def effect() -> Response:
             conn = raw_connection()
-            state = cancel_by(
-                conn, run, tenant=self.tenant, actor=self.actor, reason=reason
-            )
+            act = terminate_by if mode == "terminate" else cancel_by
+            state = act(conn, run, tenant=self.tenant, actor=self.actor, reason=reason)
             status = 202 if state is RunState.RUNNING else 200
             return Response(_full(conn, run, tenant=self.tenant), status=status)
 
         return repeatable(request, effect)
+
+
+class Retry(ApiView):
+    """Running a run again."""
+
+    scopes: ClassVar = {"POST": Scope.OPERATE}
+
+    @extend_schema(
+        operation_id="retry_run",
+        request=shapes.json(letter_shapes.Retry),
+        responses={202: shapes.Run},
+        parameters=[
+            shapes.IDEMPOTENCY_KEY,
+            header("Location", LOCATION, "The new run's address.", 202),
+        ],
+    )
+    def post(self, request: Request, run_id: str) -> Response:
+        """Run the occurrence of a run that is over again: at once, as a new run.
+
+        It has another id, and so another idempotency key: what was done is done again.
+        It goes by the job's definition now, with the run's own payload unless another
+        is given. The two runs name each other: `rerun_as` and `rerun_of`. A run is run
+        again once; what came of that can be run again in turn. 409 for one that is not
+        over, or was run again already.
+        """
+        run = _id(run_id)
+        fields = bodies.fields(request, known=("payload", "queue", "reason"))
+        reason = bodies.take_reason(fields)
+
+        def effect() -> Response:
+            made = retry_run(
+                run,
+                payload=fields.get("payload", UNSET),
+                queue=fields.get("queue"),
+                actor=self.actor,
+                reason=reason,
+            )
+            found = selectors.get_run(raw_connection(), made, tenant=self.tenant)
+            return Response(
+                full_form(*found),
+                status=202,
+                headers={"Location": f"/api/v1/runs/{made}"},
+            )
+
+        return once(request, effect)
 
 
 class Resolve(ApiView):

@@ -4,7 +4,7 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
-from apps.api import gate_shapes, job_shapes, past_shapes, shapes
+from apps.api import gate_shapes, job_shapes, letter_shapes, past_shapes, shapes
 
 _MEDIA = "application/problem+json"
 _BODY_REFUSALS = ("411", "413", "415", "422")
@@ -65,6 +65,7 @@ def complete(
                 **shapes.COMPONENTS,
                 **job_shapes.COMPONENTS,
                 **past_shapes.COMPONENTS,
+                **letter_shapes.COMPONENTS,
                 **gate_shapes.COMPONENTS,
             }.items()
         )
@@ -80,12 +81,13 @@ def complete(
 
 def _add_refusals(operation: dict[str, Any], *, path: str, method: str) -> None:
     codes = [*_ALWAYS, "503"]
-    if "{" in path:
+    names_runs = path.endswith(("/dead-letters/redrive", "/dead-letters/discard"))
+    if "{" in path or names_runs:
         codes.append("404")
     if method in ("post", "put", "patch", "delete"):
         codes += _BODY_REFUSALS
     named = {one["name"]: one for one in operation.get("parameters", [])}
-    if "{job_id}" in path:
+    if "{job_id}" in path or path.endswith(("/redrive", "/retry")):
         codes.append("410")
     if path.endswith("/next"):
         codes.append("422")

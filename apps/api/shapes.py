@@ -262,7 +262,10 @@ COMPONENTS: dict[str, Schema] = {
         {
             **RUN_SHORT,
             "trigger": nullable(
-                {"type": "string", "enum": ["schedule", "catchup", "manual"]}
+                {
+                    "type": "string",
+                    "enum": ["schedule", "catchup", "manual", "backfill", "redrive"],
+                }
             ),
             "attempt_group": nullable(WHOLE),
             "max_attempts": nullable(WHOLE),
@@ -314,6 +317,19 @@ COMPONENTS: dict[str, Schema] = {
                 **nullable(WHOLE),
                 "description": "How many they are, its own included.",
             },
+            "terminate_from": {
+                **nullable(INSTANT),
+                "description": "From when a run that was told to stop, and still runs, "
+                "may be terminated.",
+            },
+            "rerun_of": {
+                **nullable(UUID),
+                "description": "The run of the same occurrence that it runs again.",
+            },
+            "rerun_as": {
+                **nullable(UUID),
+                "description": "The run that ran it again.",
+            },
         }
     ),
     "RunPage": record(
@@ -337,6 +353,11 @@ COMPONENTS: dict[str, Schema] = {
                         "error": nullable(TEXT),
                         "worker": nullable(UUID),
                         "fence": nullable(WHOLE),
+                        "log": {
+                            **nullable(TEXT),
+                            "description": "What its handler logged last: of a success "
+                            "1 KiB, of others 8.",
+                        },
                     }
                 ),
             }
@@ -344,9 +365,10 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Cancel": record(
         {
+            "mode": nullable({"type": "string", "enum": ["cancel", "terminate"]}),
             "reason": nullable(
                 {"type": "string", "maxLength": 1000, "description": "For the audit."}
-            )
+            ),
         },
         required=[],
     ),

@@ -575,14 +575,12 @@ def _resolution(row: RunRow, now: Millis) -> dict[str, Any] | None:
 
 
 def _facts(row: RunRow, detail: RunDetail, now: Millis) -> list[tuple[str, object]]:
-    trigger = row.kind if detail.trigger is None else detail.trigger
-    words = {int(kind): word for kind, word in selectors.TRIGGERS.items()}
     of = _max_attempts(detail)
     attempt = shown.NOTHING if row.attempt is None else str(row.attempt)
     lease = None if detail.beat_at is None else detail.beat_at + LEASE_TTL
     facts: list[tuple[str, object]] = [
         ("Job", shown.link(JOB, row.job_key, row.job_id)),
-        ("Trigger", shown.NOTHING if trigger is None else words.get(trigger, "retry")),
+        ("Trigger", selectors.trigger_of(row, detail) or shown.NOTHING),
         ("Took", shown.lag(_between(row.started_at, row.finished_at))),
         ("Attempt", f"{attempt} of {of}" if of else attempt),
         ("Queue", row.queue or shown.NOTHING),

@@ -96,6 +96,10 @@ CONSTRAINTS = {
         "chrono_request_key_key",
         "chrono_request_key_pkey",
     ),
+    "chrono_rerun": (
+        "chrono_rerun_of",
+        "chrono_rerun_pkey",
+    ),
     "chrono_resolution": (
         "chrono_resolution_pkey",
         "chrono_resolution_state",

@@ -164,7 +164,7 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
         jitter_window=_jitter_window(data, resolve(schedule, _NOBODY)),
         overlap_policy=policy.overlap_from_name(data.get("overlap_policy", "skip")),
         policy=policies,
-        queue=_queue(data.get("queue", "default")),
+        queue=check_queue(data.get("queue", "default")),
         priority=priority_from_name(data.get("priority", "normal")),
         target=parse_target(data.get("target")),
         payload=_payload(data.get("payload")),
@@ -291,7 +291,8 @@ def _retry_policy(data: Mapping[str, Any], policies: Policy) -> dict[str, Any]:
     return retry.to_json(retries)
 
 
-def _queue(value: object) -> str:
+def check_queue(value: object) -> str:
+    """Return a queue's name; raises BadValue for what is none."""
     if not isinstance(value, str) or not _QUEUE.fullmatch(value):
         raise BadValue(
             "A queue's name is a-z, 0-9, _ . and -, at most 64.", field="queue"

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from functools import partial
 
 from apps.runs import store
-from apps.runs.errors import RunFinished, RunNotFound
+from apps.runs.errors import NotToTerminate, RunFinished, RunNotFound
 from apps.runs.selectors import get_run, state_of
 from apps.runtime.sessions import Connection
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
+from chrono.rules.instants import format_instant
 from chrono.rules.keys import partition_of_run
+from chrono.rules.lease import TERMINATE_AFTER
 from chrono.rules.states import Reason, RunState, is_final
 
 __all__ = ["RunFinished", "RunNotFound", "cancel", "cancel_by"]
@@ -97,6 +99,48 @@ def cancel_by(
     if state not in (RunState.CANCELLED, RunState.RUNNING):
         raise RunFinished(f"The run is over: {state.label}.")
     return state
+
+
+def terminate_by(
+    conn: Connection, run: uuid.UUID, *, tenant: int, actor: Actor, reason: str = ""
+) -> RunState:
+    """End a run that was told to stop a minute ago and still runs: it is cancelled.
+
+    Its lease goes, so what its worker writes of it counts no more, and the worker is
+    told once more. A function in a thread cannot be ended from outside and may go on
+    all the same; one in a process of its own is killed. Written down in the same
+    transaction. Raises Forbidden, RunNotFound, RunFinished, and NotToTerminate for a
+    run that was not told, or less than a minute ago.
+    """
+    actor.require(Scope.OPERATE)
+    row, _ = get_run(conn, run, tenant=tenant)
+    before = state_of(row)
+    if is_final(before):
+        raise RunFinished(f"The run is over: {before.label}.")
+    part = partition_of_run(run)
+    with conn.transaction():
+        told = store.read_told(conn, run=run, part=part)
+        if told is None:
+            raise NotToTerminate("The run was not told to stop: cancel it first.")
+        told_at, now = told
+        if told_at is not None and now < told_at + TERMINATE_AFTER:
+            raise NotToTerminate(
+                "The run was told to stop less than a minute ago: it may be "
+                f"terminated from {format_instant(told_at + TERMINATE_AFTER)}."
+            )
+        if not store.end_lease(conn, run=run, part=part, reason=Reason.OPERATOR):
+            raise RunFinished("The run ended meanwhile.")
+        event = Event(
+            tenant=tenant,
+            action="run.terminate",
+            object_kind="run",
+            object_id=str(run),
+            before={"state": before.label, "cancel_requested": True},
+            after={"state": RunState.CANCELLED.label, "cancel_requested": True},
+            reason=reason,
+        )
+        audit.record(conn, actor=actor, events=[event])
+    return RunState.CANCELLED
 
 
 def _step(

@@ -1,10 +1,11 @@
 """The day leaves of the ledger and the history: made ahead, dropped when over."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import psycopg
 
-from apps.runs import store
+from apps.runs import letter_store, store
 from apps.runtime import partitions
 from apps.runtime.sessions import Connection
 from chrono.rules.buckets import DAY, day_name, day_range_from_name, day_start
@@ -81,9 +82,22 @@ def ensure_range(conn: Connection, *, start: Millis, end: Millis) -> None:
     A day that a backfill of the last week may write into is not dropped. Raises
     ``LockNotAvailable``.
     """
-    for table in (RUN, ATTEMPT):
+    _ensure(conn, (RUN, ATTEMPT), range(day_start(start), end, DAY))
+
+
+def ensure_days_of(conn: Connection, moments: Iterable[Millis]) -> None:
+    """Make the days that are gone in which these instants lie; for what runs again.
+
+    A day that somebody had runs of run again is not dropped. Raises
+    ``LockNotAvailable``.
+    """
+    _ensure(conn, TABLES, sorted({day_start(moment) for moment in moments}))
+
+
+def _ensure(conn: Connection, tables: Iterable[Table], days: Sequence[Millis]) -> None:
+    for table in tables:
         have = _days(conn, table)
-        for day in range(day_start(start), end, DAY):
+        for day in days:
             if day in have:
                 continue
             lower, upper = _bounds(table, day)
@@ -131,6 +145,7 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
         store.purge_runs_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
         + store.purge_attempts_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
         + store.purge_dead_letters(conn, before=now - DEAD_LETTERS_KEPT, limit=PURGE)
+        + letter_store.purge_reruns(conn, before=now - DEAD_LETTERS_KEPT, limit=PURGE)
         + store.purge_resolutions(
             conn,
             below=day_bounds(now - OTHERS_KEPT)[0],
@@ -138,7 +153,10 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
             limit=PURGE,
         )
         + store.purge_run_inputs(
-            conn, before=day_bounds(now - INPUTS_KEPT)[0], limit=PURGE
+            conn,
+            before=day_bounds(now - INPUTS_KEPT)[0],
+            since=now - INPUTS_KEPT,
+            limit=PURGE,
         )
         + store.purge_workers(conn, before=now - WORKERS_KEPT, limit=PURGE)
         + store.purge_deaths(conn, before=now - WORKERS_KEPT, limit=PURGE)
@@ -155,6 +173,9 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
 def _is_over(
     conn: Connection, table: Table, leaf: str, day: Millis, now: Millis
 ) -> bool:
+    low, high = day_bounds(day)
+    if letter_store.has_reruns(conn, low=low, high=high, since=now - table.kept):
+        return False
     if not table.by_id:
         return True
     written = store.read_last_write(conn, leaf=leaf)

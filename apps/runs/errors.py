@@ -31,3 +31,33 @@ class RunNotWaiting(ChronoError):
     """The run does not wait for its time; only one that does can be moved."""
 
     code = "run_not_waiting"
+
+
+class RunNotFinished(ChronoError):
+    """The run is not over yet: cancel it first, or wait."""
+
+    code = "run_not_finished"
+
+
+class RunRerunAlready(ChronoError):
+    """The run was run again already; what came of that can be run again in turn."""
+
+    code = "run_rerun_already"
+
+
+class LetterNotFound(ChronoError):
+    """There is no such dead letter."""
+
+    code = "dead_letter_not_found"
+
+
+class LetterClosed(ChronoError):
+    """Somebody did something about this dead letter already."""
+
+    code = "dead_letter_closed"
+
+
+class NotToTerminate(ChronoError):
+    """A run is terminated only where it was told to stop a minute ago and did not."""
+
+    code = "not_to_terminate"

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from apps.runs import store
+from apps.runs import letter_store, store
 from apps.runs.errors import RunNotFound
+from apps.runs.letter_store import Reruns
 from apps.runs.store import (
     AttemptRow,
     JobRunKey,
@@ -31,11 +32,14 @@ _WAITING = {
     "ready": RunState.READY,
     "skip": RunState.SKIPPED,
 }
-TRIGGERS = {
+_TRIGGERS: dict[int, str] = {
     TimerKind.SCHEDULE: "schedule",
     TimerKind.LATE: "catchup",
     TimerKind.MANUAL: "manual",
+    TimerKind.BACKFILL: "backfill",
 }
+RERUN = "redrive"
+"""The trigger of what runs a finished run again, however it was asked for."""
 _TIMED = (
     (TimerKind.LATE, RunState.SCHEDULED),
     (TimerKind.MANUAL, RunState.SCHEDULED),
@@ -114,6 +118,14 @@ def states_of_status(status: str) -> frozenset[RunState]:
     return frozenset(state for state in RunState if status_of(state) == status)
 
 
+def trigger_of(row: RunRow, detail: RunDetail) -> str | None:
+    """Return the public word for what made a run, where that is known."""
+    if detail.rerun_of is not None:
+        return RERUN
+    kind = row.kind if detail.trigger is None else detail.trigger
+    return None if kind is None else _TRIGGERS.get(kind)
+
+
 def reason_of(row: RunRow) -> str | None:
     """Return the public word for why, where there is a reason."""
     return None if row.reason is None else Reason(row.reason).label
@@ -132,8 +144,21 @@ def get_run(
         )
         if found is not None:
             row, detail = found
-            return row, replace(detail, missed=_missed(conn, row))
+            links = get_reruns(conn, run)
+            return row, replace(
+                detail,
+                missed=_missed(conn, row),
+                rerun_of=links.rerun_of,
+                rerun_as=links.rerun_as,
+                told_at=_told_at(conn, row),
+                log=_log(conn, row),
+            )
     raise RunNotFound
+
+
+def get_reruns(conn: Connection, run: UUID) -> Reruns:
+    """Return to which runs of its occurrence a run is linked."""
+    return letter_store.find_reruns(conn, run=run, part=partition_of_run(run))
 
 
 def find_resolution(conn: Connection, run: UUID) -> Resolution | None:
@@ -161,6 +186,19 @@ def list_runs(
     )
     page = rows[:limit]
     return Page(rows=page, next=page[-1].id if len(rows) > limit else None)
+
+
+def _log(conn: Connection, row: RunRow) -> str | None:
+    if row.place != "run" or row.worker is None:
+        return None
+    return store.read_log(conn, run=row.id, part=row.part)
+
+
+def _told_at(conn: Connection, row: RunRow) -> Millis | None:
+    if not row.cancel:
+        return None
+    told = store.read_told(conn, run=row.id, part=row.part)
+    return None if told is None else told[0]
 
 
 def _missed(conn: Connection, row: RunRow) -> Missed | None:

@@ -27,7 +27,7 @@ _SQL = {
         "load_targets",
         "insert_run_input",
         "load_run_inputs",
-        "load_run_priorities",
+        "load_run_queueing",
         "load_missed",
         "purge_run_inputs",
         "note_if_leased",
@@ -64,6 +64,7 @@ _SQL = {
         "cancel_blocked_of_jobs",
         "cancel_if_ready",
         "cancel_if_leased",
+        "read_told",
         "end_lease",
         "reschedule_if_timed",
         "reschedule_if_blocked",
@@ -76,6 +77,7 @@ _SQL = {
         "purge_resolutions",
         "find_gate",
         "list_attempts",
+        "read_log",
         "list_runs",
         "list_job_runs",
         "keep_runs",
@@ -134,6 +136,14 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queueing:
+    """How a run queues where that is not its job's way; None is the job's."""
+
+    priority: int | None
+    queue: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """What became of one execution. The default is a plain success.
 
@@ -150,6 +160,8 @@ class Settlement:
     due: Millis = 0
     error: str | None = None
     result: Any = None
+    log: str | None = None
+    """What the handler logged last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +284,14 @@ class RunDetail:
     error_at: Millis | None
     missed: Missed | None = None
     """What it stands for besides itself."""
+    rerun_of: uuid.UUID | None = None
+    """The run of the same occurrence that it runs again."""
+    rerun_as: uuid.UUID | None = None
+    """The run that ran it again."""
+    log: str | None = None
+    """What it logged last, where no failed attempt has it."""
+    told_at: Millis | None = None
+    """Since when its worker is told to stop it."""
     progress: Progress | None = None
 
 
@@ -296,6 +316,8 @@ class AttemptRow:
     error: str
     worker: uuid.UUID
     fence: int
+    log: str | None
+    """What it logged last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,10 +427,18 @@ def insert_run_input(
     part: int,
     payload: str | None,
     priority: int | None,
+    queue: str | None = None,
 ) -> None:
-    """Write what a run has of its own: a payload as JSON text, a priority, or both."""
+    """Write what a run has of its own, one at least; a payload is JSON as text."""
     _SQL["insert_run_input"].change(
-        conn, {"run": run, "part": part, "payload": payload, "priority": priority}
+        conn,
+        {
+            "run": run,
+            "part": part,
+            "payload": payload,
+            "priority": priority,
+            "queue": queue,
+        },
     )
 
 
@@ -420,12 +450,14 @@ def load_run_inputs(
     return {run: json.loads(payload) for run, payload in rows}
 
 
-def load_run_priorities(
+def load_run_queueing(
     conn: Connection, *, runs: Sequence[tuple[int, uuid.UUID]]
-) -> dict[uuid.UUID, int]:
-    """Return the priorities that those of these (part, run) have of their own."""
-    rows = _SQL["load_run_priorities"].run(conn, _places(runs))
-    return {run: int(priority) for run, priority in rows}
+) -> dict[uuid.UUID, Queueing]:
+    """Return how those of these (part, run) queue that have a way of their own."""
+    rows = _SQL["load_run_queueing"].run(conn, _places(runs))
+    return {
+        run: Queueing(priority=priority, queue=queue) for run, priority, queue in rows
+    }
 
 
 def load_missed(
@@ -451,9 +483,16 @@ def load_missed(
     }
 
 
-def purge_run_inputs(conn: Connection, *, before: uuid.UUID, limit: int) -> int:
-    """Delete inputs of runs with lower ids that wait for nothing; return how many."""
-    return _SQL["purge_run_inputs"].change(conn, {"before": before, "limit": limit})
+def purge_run_inputs(
+    conn: Connection, *, before: uuid.UUID, since: Millis, limit: int
+) -> int:
+    """Delete inputs of runs with lower ids that wait for nothing; return how many.
+
+    What was made since an instant to run an old run again keeps its own.
+    """
+    return _SQL["purge_run_inputs"].change(
+        conn, {"before": before, "since": since, "limit": limit}
+    )
 
 
 def note_if_leased(
@@ -566,7 +605,11 @@ def settle_if_leased(
 
     Repeating a batch whose answer was lost is safe: every row is guarded by its token.
     """
-    odd = [s for s in settlements if s.state != 1 or s.result is not None]
+    odd = [
+        s
+        for s in settlements
+        if s.state != 1 or s.result is not None or s.log is not None
+    ]
     rows = _SQL["settle_if_leased"].run(
         conn,
         {
@@ -580,6 +623,7 @@ def settle_if_leased(
             "odd_due": [s.due for s in odd],
             "odd_error": [s.error for s in odd],
             "odd_result": [_json(s.result) for s in odd],
+            "odd_log": [s.log for s in odd],
             "horizon": horizon,
         },
     )
@@ -803,6 +847,19 @@ def cancel_if_leased(
     )
 
 
+def read_told(
+    conn: Connection, *, run: uuid.UUID, part: int
+) -> tuple[Millis | None, Millis] | None:
+    """Return since when a run in execution is told to stop, and the time now.
+
+    None where it is in no execution, or told nothing; the first is None where an older
+    version told it.
+    """
+    for told_at, now in _SQL["read_told"].run(conn, {"run": run, "part": part}):
+        return told_at, now
+    return None
+
+
 def end_lease(conn: Connection, *, run: uuid.UUID, part: int, reason: int) -> bool:
     """End an execution at once as cancelled; return whether there was one.
 
@@ -994,11 +1051,19 @@ def list_attempts(conn: Connection, *, run: uuid.UUID, part: int) -> list[Attemp
             error=error,
             worker=worker,
             fence=fence,
+            log=log,
         )
-        for attempt, started, finished, reason, error, worker, fence in _SQL[
+        for attempt, started, finished, reason, error, worker, fence, log in _SQL[
             "list_attempts"
         ].run(conn, {"run": run, "part": part})
     ]
+
+
+def read_log(conn: Connection, *, run: uuid.UUID, part: int) -> str | None:
+    """Return what a run that is over logged last, where no failed attempt has it."""
+    for (log,) in _SQL["read_log"].run(conn, {"run": run, "part": part}):
+        return str(log)
+    return None
 
 
 def list_runs(

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from apps.runs.store import load_run_priorities
+from apps.runs.store import Queueing, load_run_queueing
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.cache import Cache, Definition, Entry
@@ -222,9 +222,9 @@ class Loader:
             elif row.epoch >= held.term.epoch:
                 fresh.append(row)
         self._define({(row.job_id, _revision(row)) for row in fresh})
-        priorities = self._priorities(fresh)
+        own = self._queueing(fresh)
         for row in fresh:
-            self._put(row, priorities.get(row.ref))
+            self._put(row, own.get(row.ref))
         for (part, bucket), old in stale.items():
             if part in self._cache.held:
                 store.delete_stale_timers(
@@ -234,16 +234,16 @@ class Loader:
                     rows=old,
                 )
 
-    def _priorities(self, rows: list[TimerRow]) -> dict[uuid.UUID, int]:
-        """Return the priorities that runs have of their own; no schedule has one."""
+    def _queueing(self, rows: list[TimerRow]) -> dict[uuid.UUID, Queueing]:
+        """Return how runs queue in a way of their own; no schedule's do."""
         extra = [
             (row.part, row.ref)
             for row in rows
             if row.kind != TimerKind.SCHEDULE and is_extra(row.ref)
         ]
-        return load_run_priorities(self._conn, runs=extra) if extra else {}
+        return load_run_queueing(self._conn, runs=extra) if extra else {}
 
-    def _put(self, row: TimerRow, priority: int | None) -> None:
+    def _put(self, row: TimerRow, own: Queueing | None) -> None:
         key = (row.due_at, row.ref, row.kind, row.version)
         known = self._cache.find(row.part, key)
         if known is not None:
@@ -252,8 +252,8 @@ class Loader:
         definition = self._definitions.get((row.job_id, _revision(row)))
         if definition is None:
             return
-        if priority is not None:
-            definition = replace(definition, priority=priority)
+        if own is not None:
+            definition = _queued(definition, own)
         of_schedule = row.kind == TimerKind.SCHEDULE
         self._cache.put(
             Entry(
@@ -310,6 +310,15 @@ def _before(places: Mapping[int, Place], moment: Millis) -> dict[int, Place]:
 def _revision(row: TimerRow) -> int:
     """A schedule fires by the revision in force, all else by the one it was made of."""
     return row.job_revision if row.kind == TimerKind.SCHEDULE else row.revision
+
+
+def _queued(definition: Definition, own: Queueing) -> Definition:
+    """Return a definition for a run that queues in its own way."""
+    return replace(
+        definition,
+        priority=definition.priority if own.priority is None else own.priority,
+        queue=definition.queue if own.queue is None else own.queue,
+    )
 
 
 def _definition(row: RevisionRow) -> Definition | None:

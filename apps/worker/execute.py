@@ -10,6 +10,7 @@ from typing import Any
 
 from apps.runs.store import Lease, Missed
 from apps.runtime.clock import Clock
+from apps.worker import tails
 from apps.worker.deadlines import Watch
 from apps.worker.execution import (
     AGAIN,
@@ -167,6 +168,7 @@ class Executor:
         self._finish(execution, outcome)
 
     async def _run(self, execution: Execution) -> None:
+        tails.current.set(execution)
         prepared = execution.prepared
         if prepared.takes_context:
             execution.notebook = self._noter.open(execution.lease)
@@ -212,6 +214,8 @@ class Executor:
             # Successes, nearly all outcomes, have no use for chance.
             draw=_draw() if isinstance(outcome, Failure) else 0.0,
         )
+        if execution.tail is not None:
+            settlement = tails.with_log(settlement, execution.tail)
         told = self._gates.told_of(execution, outcome, retry=settlement.state == AGAIN)
         if told is not None:
             self._settler.tell_before(told)

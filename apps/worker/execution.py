@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from apps.runs.store import Lease, Missed, Settlement
 from apps.worker.notebook import Notebook
 from apps.worker.storable import storable_error, storable_result
+from apps.worker.tails import Tail
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
@@ -105,6 +106,7 @@ class Execution:
         "settled",
         "spared",
         "stop",
+        "tail",
         "task",
     )
 
@@ -126,6 +128,8 @@ class Execution:
         self.kill: Callable[[], None] | None = None
         """Ends the handler for certain, where there is a way."""
         self.ending: Outcome | None = None
+        self.tail: Tail | None = None
+        """The last of what its handler logged."""
         self.settled = False
         self.spared = 0
 

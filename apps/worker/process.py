@@ -10,6 +10,7 @@ from functools import partial
 
 import psycopg
 
+from apps.worker import tails
 from apps.worker.config import Config
 from apps.worker.handlers.http import Transport
 from apps.worker.heir import bequeath
@@ -71,9 +72,11 @@ class Worker:
         """
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         transport = Transport(self.config.openings)
+        keeper = tails.install()
         try:
             return await self._run(transport)
         finally:
+            logging.getLogger().removeHandler(keeper)
             self._hire.stop()
             await transport.close()
 

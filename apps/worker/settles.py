@@ -163,4 +163,4 @@ def _plain(settlement: Settlement) -> Settlement:
     """Return the settlement with notes in place of what came from outside."""
     result = None if settlement.result is None else {"note": f"result {NOTE}"}
     error = None if settlement.error is None else f"error {NOTE}"
-    return replace(settlement, result=result, error=error)
+    return replace(settlement, result=result, error=error, log=None)

@@ -85,10 +85,24 @@ def jsonb_size(value: Any, depth: int = 0) -> int:
     return 24 + len(str(value)) // 2
 
 
+def clean(text: str) -> str:
+    """Return text without what Postgres refuses in one."""
+    return text.encode(errors="replace").decode().replace("\x00", "\ufffd")
+
+
+def storable_log(text: str, *, most: int) -> str | None:
+    """Return the last bytes of a log, up to ``most`` in UTF-8; None for none."""
+    whole = clean(text).encode()
+    if len(whole) > most:
+        mark = "[…]\n".encode()
+        whole = mark + whole[len(mark) - most :]
+    return whole.decode(errors="ignore") or None
+
+
 def storable_error(text: str) -> str:
     """Return an error's text without what Postgres refuses, its middle left out."""
-    clean = text.encode(errors="replace").decode().replace("\x00", "\ufffd")
-    if len(clean) > ERROR_LIMIT:
+    text = clean(text)
+    if len(text) > ERROR_LIMIT:
         half = ERROR_LIMIT // 2 - 10
-        clean = f"{clean[:half]}\n[…]\n{clean[-half:]}"
-    return clean or "no message"
+        text = f"{text[:half]}\n[…]\n{text[-half:]}"
+    return text or "no message"

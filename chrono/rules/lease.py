@@ -32,6 +32,8 @@ having none."""
 ALL_BEATEN_AFTER: Millis = 15_000
 """So long after the database came back, or its clock jumped, every living worker has
 beaten again, one that waited between two tries included."""
+TERMINATE_AFTER: Millis = 60_000
+"""So long after a run was told to stop, whoever told it may end it all the same."""
 SAFETY_MARGIN: Millis = 5_000
 """How long before its lease can be taken a worker stops acting on it."""
 

@@ -164,6 +164,10 @@ def test_a_run_that_is_over_is_shown_whole(client, conn, job):
         "missed_from": None,
         "missed_to": None,
         "missed_count": None,
+        "terminate_from": None,
+        "rerun_of": None,
+        "rerun_as": None,
+        "resolution": None,
     }
 
 
@@ -442,6 +446,30 @@ def test_a_running_run_is_asked_to_stop(client, conn, job):
     assert answer.status_code == 202
     body = answer.json()
     assert (body["status"], body["cancel_requested"]) == ("running", True)
+
+
+def test_e02_a_run_that_does_not_stop_is_terminated_a_minute_later(client, conn, job):
+    run = leased(conn, job, n=1)
+    address = f"/api/v1/runs/{run}/cancel"
+    early = client.send(address, {"mode": "terminate"})
+    assert (early.status_code, early.json()["code"]) == (409, "not_to_terminate")
+    told = client.send(address).json()
+    again = client.send(address, {"mode": "terminate"})
+    assert (again.status_code, again.json()["code"]) == (409, "not_to_terminate")
+    assert told["terminate_from"] in again.json()["detail"]
+    conn.execute("UPDATE chrono_lease SET cancel_at = cancel_at - interval '1 minute'")
+    body = {"mode": "terminate", "reason": "stuck"}
+    done = client.send(address, body)
+    assert (done.status_code, done.json()["state"]) == (200, "cancelled")
+    assert (done.json()["reason"], done.json()["terminate_from"]) == ("operator", None)
+    assert conn.execute("SELECT count(*) FROM chrono_lease").fetchone() == (0,)
+    assert conn.execute(
+        "SELECT reason FROM chrono_audit_event WHERE action = 'run.terminate'"
+    ).fetchall() == [("stuck",)]
+    over = client.send(address, body)
+    assert (over.status_code, over.json()["code"]) == (409, "run_finished")
+    wrong = client.send(address, {"mode": "kill"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/mode")
 
 
 def test_a_run_that_is_over_stays_as_it_is(client, conn, job):

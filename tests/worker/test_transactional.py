@@ -1,6 +1,7 @@
 """Tasks in the transaction that settles their run: effects once, or not at all."""
 
 import contextlib
+import logging
 import threading
 
 import django.db
@@ -68,6 +69,15 @@ def test_the_effect_and_the_success_are_one_transaction(dsn, conn):
     ).fetchall()
     assert same
     assert count(conn, "lease") == 0
+
+
+def test_what_it_logged_is_settled_with_it(dsn, conn, caplog):
+    caplog.set_level(logging.INFO)
+    one_run(conn)
+    with running(dsn, transactional={"pay": lambda _, ctx: ctx.log("paid")}):
+        settled(conn)
+    [(kept,)] = conn.execute("SELECT log FROM chrono_run").fetchall()
+    assert kept.endswith("INFO paid")
 
 
 def test_what_a_failed_attempt_wrote_is_gone(dsn, conn):

@@ -1,8 +1,9 @@
--- Write what a run has of its own in place of its revision's: payload, priority.
+-- Write what a run has of its own in place of its revision's: payload, priority, queue.
 -- writes: run_input
 --
 -- In the transaction that writes the run's timer.
-INSERT INTO chrono_run_input (part, run_id, payload, priority)
+INSERT INTO chrono_run_input (part, run_id, payload, priority, queue)
 VALUES (
-    %(part)s::smallint, %(run)s::uuid, %(payload)s::jsonb, %(priority)s::smallint
+    %(part)s::smallint, %(run)s::uuid, %(payload)s::jsonb, %(priority)s::smallint,
+    %(queue)s::text
 )

@@ -2,7 +2,7 @@
 -- writes: nothing
 -- index: chrono_attempt_pkey
 SELECT DISTINCT ON (attempt) attempt, started_at, finished_at, reason, error, worker,
-    fence
+    fence, log
 FROM (
     SELECT * FROM chrono_attempt
     WHERE run_id = %(run)s::uuid AND part = %(part)s::smallint

@@ -6,6 +6,7 @@
 -- All rows of the batch come in (runs, tokens); those that are not a plain success come
 -- in a second time with what became of them. Ids that are not returned are leases lost:
 -- drop their results. State 0 means again at `due`, with `spent` added to the attempt.
+-- What was logged stays with the attempt that failed, else with the run.
 -- The run of a cancel over an open claim is in chrono_run already. One that is unknown
 -- stays so whoever cancelled it: it may have had its effect.
 --
@@ -15,7 +16,7 @@ WITH freed AS MATERIALIZED (
     WHERE run_id = ANY(%(runs)s::uuid[]) AND token = ANY(%(tokens)s::uuid[])
     RETURNING *
 ), odd AS MATERIALIZED (
-    SELECT f.*, d.error, d.result, d.spent,
+    SELECT f.*, d.error, d.result, d.spent, d.log,
         CASE WHEN f.cancel AND d.state NOT IN (1, 6) THEN 4 ELSE d.state END AS state,
         CASE WHEN f.cancel AND d.state NOT IN (1, 6) THEN coalesce(f.cancel_reason, 18)
             ELSE nullif(d.reason, 0) END AS reason,
@@ -28,8 +29,9 @@ WITH freed AS MATERIALIZED (
         SELECT * FROM unnest(
             %(odd_run)s::uuid[], %(odd_token)s::uuid[], %(odd_state)s::smallint[],
             %(odd_reason)s::smallint[], %(odd_spent)s::smallint[],
-            %(odd_due)s::bigint[], %(odd_error)s::text[], %(odd_result)s::jsonb[]
-        ) AS o (run_id, token, state, reason, spent, due, error, result)
+            %(odd_due)s::bigint[], %(odd_error)s::text[], %(odd_result)s::jsonb[],
+            %(odd_log)s::text[]
+        ) AS o (run_id, token, state, reason, spent, due, error, result, log)
     ) d ON d.run_id = f.run_id AND d.token = f.token
 ), succeeded AS (
     INSERT INTO chrono_run (
@@ -43,17 +45,18 @@ WITH freed AS MATERIALIZED (
 ), ended AS (
     INSERT INTO chrono_run (
         due_at, dispatched_at, started_at, finished_at, id, job_id, worker, fence,
-        revision, tenant, part, state, reason, priority, attempt, queue, result
+        revision, tenant, part, state, reason, priority, attempt, queue, result, log
     )
     SELECT due_at, dispatched_at, started_at, clock_timestamp(), run_id, job_id, worker,
-        fence, revision, tenant, part, state, reason, priority, attempt, queue, result
+        fence, revision, tenant, part, state, reason, priority, attempt, queue, result,
+        CASE WHEN error IS NULL THEN log END
     FROM odd WHERE state <> 0
     ON CONFLICT DO NOTHING
 ), failed AS (
     INSERT INTO chrono_attempt (
-        started_at, run_id, worker, fence, part, attempt, reason, error
+        started_at, run_id, worker, fence, part, attempt, reason, error, log
     )
-    SELECT started_at, run_id, worker, fence, part, attempt, reason, error
+    SELECT started_at, run_id, worker, fence, part, attempt, reason, error, log
     FROM odd WHERE error IS NOT NULL
     ON CONFLICT DO NOTHING
 ), earlier AS MATERIALIZED (
@@ -79,7 +82,7 @@ WITH freed AS MATERIALIZED (
             FROM earlier a WHERE a.run_id = odd.run_id
         ), '[]') || jsonb_build_object(
             'attempt', attempt, 'reason', reason, 'error', error,
-            'finished_at', clock_timestamp()
+            'finished_at', clock_timestamp(), 'log', log
         )
     FROM odd WHERE state = 3
     ON CONFLICT DO NOTHING

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextvars import copy_context
 from typing import Any
 
 from apps.runs.store import Target
@@ -62,7 +63,9 @@ class ThreadCall:
         # attempt would run beside it.
         execution.stop = nothing
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._call, arguments)
+        # With its context, by which what it logs is known to be its own.
+        call = copy_context().run
+        return await loop.run_in_executor(self._threads, call, self._call, arguments)
 
     def _call(self, arguments: tuple[Any, ...]) -> Outcome:
         try:

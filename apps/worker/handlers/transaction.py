@@ -7,6 +7,7 @@ lease to settle, and rolls back.
 
 import asyncio
 import logging
+from contextvars import copy_context
 from typing import Any
 
 import django.db
@@ -26,6 +27,7 @@ from apps.worker.execution import (
     settlement_of,
 )
 from apps.worker.handlers.function import Arguments, failure_of, nothing
+from apps.worker.tails import with_log
 from apps.worker.threads import Threads
 from chrono.rules.instants import SECOND, Millis
 from chrono.rules.retry import Failure
@@ -71,8 +73,10 @@ class TransactionCall:
         # As for every thread. What it did is rolled back if it was called off.
         execution.stop = nothing
         loop = asyncio.get_running_loop()
+        # With its context, by which what it logs is known to be its own.
+        call = copy_context().run
         return await loop.run_in_executor(
-            self._threads, self._call, execution, arguments
+            self._threads, call, self._call, execution, arguments
         )
 
     def _call(self, execution: Execution, arguments: tuple[Any, ...]) -> Outcome:
@@ -145,5 +149,7 @@ def _check(conn: Connection, transaction: str) -> None:
 def _settle(conn: Connection, execution: Execution, result: Any) -> None:
     """Settle the run in the same transaction; roll back if its lease is lost."""
     success = settlement_of(execution, Success(result=result), now=0, draw=0.0)
+    if execution.tail is not None:
+        success = with_log(success, execution.tail)
     if not store.settle_if_leased(conn, [success], horizon=0):
         raise _Rollback(INTERRUPTION)
