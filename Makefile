@@ -6,7 +6,8 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi readme fuzz-api smoke failover faults-scheduler faults-worker faults-web bench \
+	openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
+	faults-effects faults-web bench \
 	bench-quick bench-api bench-herd bench-scale
 
 help: ## Print this list
@@ -64,6 +65,9 @@ faults-scheduler: setup ## Strike schedulers, their servers, networks and clocks
 
 faults-worker: setup ## Kill, stop, starve and crowd out workers
 	@$(PY) -m tests.rigs.faults_worker --seeds $(or $(SEEDS),1) $(ARGS)
+
+faults-effects: setup ## Count effects while their workers are killed
+	@$(PY) -m tests.rigs.effects $(ARGS)
 
 faults-web: setup ## Kill processes of the web in the middle of requests
 	@$(PY) -m tests.rigs.web_kill $(ARGS)

@@ -5,6 +5,7 @@ registry is filled by importing each installed app's ``tasks.py`` and the module
 ``CHRONO_TASK_MODULES``, and by nothing else.
 """
 
+import asyncio
 import dataclasses
 import importlib
 import importlib.util
@@ -17,6 +18,10 @@ from typing import Any, Literal, Protocol, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+type Per = Literal["run", "job"]
+"""Whose a key of :meth:`Context.once` is: one run's, or shared by the runs of a job."""
+LONGEST_ONCE = 200
 
 type Isolation = Literal["loop", "thread", "process"]
 """Where a task is executed: on the worker's event loop, in one of its threads, or in a
@@ -48,6 +53,33 @@ class RunCancelled(BaseException):
     were given is kept. No ordinary exception, so that ``except Exception`` in a task
     does not swallow it.
     """
+
+
+class OnceBusy(Exception):
+    """Another execution that lives is at what was to be done once.
+
+    Where a task lets it pass, its run comes again in a while and no attempt is spent.
+    """
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What was done before under a key."""
+
+    result: Any
+
+
+class Once(Protocol):
+    """Keeps what a task does once; may be called from any thread."""
+
+    def take(self, name: str, *, per: Per, ttl: str) -> Done | None:
+        """Take a key, or return what was done. Raises :class:`OnceBusy`."""
+
+    def finish(self, name: str, result: Any, *, per: Per, ttl: str) -> Any:
+        """Keep what came of it; return that as it is kept."""
+
+    def release(self, name: str, *, per: Per) -> None:
+        """Give a key back under which nothing was done."""
 
 
 class Notes(Protocol):
@@ -100,6 +132,87 @@ class Context:
     """Becomes true when the result is no longer wanted: look now and then."""
     notes: Notes | None = dataclasses.field(default=None, repr=False, compare=False)
     """The worker's part. A context made without it, as in a test, keeps nothing."""
+    onces: Once | None = dataclasses.field(default=None, repr=False, compare=False)
+    """The worker's part of :meth:`once`; without it every call is a first one."""
+
+    def once(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        *arguments: Any,
+        per: Per = "run",
+        ttl: str = "7d",
+    ) -> Any:
+        """Call ``function(*arguments)`` unless it succeeded under this key before.
+
+        Returns what it returned, now or then, as JSON up to 64 KiB. A function that
+        raises is called again by whoever comes next. Of a coroutine function the call
+        returns a coroutine, to be awaited.
+
+        The key is the run's own, through all its attempts, or with ``per="job"`` shared
+        by all runs of the job; it is kept for ``ttl`` after the success. Raises
+        :class:`OnceBusy` while another execution that lives is at it: let it pass, and
+        the run comes again. A worker that dies between the effect and its return leaves
+        it open whether there was one: hand a key of its own on to the receiver.
+
+        In a transactional task it is part of the transaction, which must not have had
+        effects outside it.
+        """
+        _check_once(key, per)
+        if inspect.iscoroutinefunction(function):
+            return self._once_async(key, function, arguments, per, ttl)
+        if _is_on_a_loop():
+            raise TypeError(
+                "In a coroutine, once() takes a coroutine function, and is awaited: a "
+                "plain function would hold up the worker's event loop."
+            )
+        if self._is_for_a_test():
+            return function(*arguments)
+        onces = self._onces()
+        done = onces.take(key, per=per, ttl=ttl)
+        if done is not None:
+            return done.result
+        try:
+            result = function(*arguments)
+            if inspect.isawaitable(result):
+                raise TypeError("once() got a function that returns a coroutine.")
+        except BaseException:
+            onces.release(key, per=per)
+            raise
+        return onces.finish(key, result, per=per, ttl=ttl)
+
+    def _is_for_a_test(self) -> bool:
+        return self.onces is None and self.notes is None
+
+    def _onces(self) -> Once:
+        if self.onces is None:
+            raise RuntimeError(
+                "once() is not to be had in a process of its own: leave isolation out."
+            )
+        return self.onces
+
+    async def _once_async(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        per: Per,
+        ttl: str,
+    ) -> Any:
+        if self._is_for_a_test():
+            return await function(*arguments)
+        onces = self._onces()
+        done = await asyncio.to_thread(onces.take, key, per=per, ttl=ttl)
+        if done is not None:
+            return done.result
+        try:
+            result = await function(*arguments)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(onces.release, key, per=per))
+            raise
+        return await asyncio.shield(
+            asyncio.to_thread(onces.finish, key, result, per=per, ttl=ttl)
+        )
 
     def checkpoint(self, value: Any) -> None:
         """Keep a value for the next attempt, where it is :attr:`last_checkpoint`.
@@ -274,6 +387,23 @@ def discover() -> Registry:
     for name in settings.CHRONO_TASK_MODULES:
         importlib.import_module(name)
     return registry
+
+
+def _check_once(key: object, per: object) -> None:
+    if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_ONCE:
+        raise ValueError(f"A key of once() is text of 1 to {LONGEST_ONCE} characters.")
+    if not key.isprintable():
+        raise ValueError("A key of once() has no control characters.")
+    if per not in ("run", "job"):
+        raise ValueError(f"per is run or job, not {per!r}.")
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _isolation(given: str | None, *, is_async: bool) -> Isolation:

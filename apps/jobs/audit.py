@@ -362,8 +362,9 @@ class _Pass:
     ) -> list[Told]:
         conn, stretch = self._conn, self._reach.stretch(low, high, runs)
         found = _coded(store.audit_runs(conn, stretch=stretch))
-        for code, subject, detail in store.audit_attempts(conn, stretch=stretch):
-            found.append((WRONG[code][0], subject, detail))
+        for ask in (store.audit_attempts, store.audit_effects):
+            for code, subject, detail in ask(conn, stretch=stretch):
+                found.append((WRONG[code][0], subject, detail))
         return found + _as("dead", store.audit_dead(conn, stretch=stretch))
 
     # Timers by partition, and what is on its way.

@@ -72,6 +72,11 @@ CONSTRAINTS = {
         "chrono_occurrence_range",
         "chrono_occurrence_scheduled_for",
     ),
+    "chrono_once": (
+        "chrono_once_key",
+        "chrono_once_pkey",
+        "chrono_once_result",
+    ),
     "chrono_parked": ("chrono_parked_pkey",),
     "chrono_partition": (
         "chrono_partition_id",
@@ -260,6 +265,13 @@ CHECKS = (
         do="Cancel the run where it waits; see at its target what was done twice.",
     ),
     Check(
+        code="I9",
+        name="results",
+        says="a run that succeeded has one accepted end: no attempt of it failed then "
+        "or later",
+        do="Two workers settled one run: see at its target what was done twice.",
+    ),
+    Check(
         code="I10",
         name="instants",
         says="nothing is early: scheduled, due, ready, started, ended, in this order",
@@ -276,6 +288,18 @@ CHECKS = (
         name="dead",
         says="a dead run has its error and its dead letter",
         do="Run the job by hand: without its dead letter it cannot be run again.",
+    ),
+    Check(
+        code="I11",
+        name="unknown",
+        says="only a run that may be begun once is unknown, with its error",
+        do="See at its target what became of it, and resolve it.",
+    ),
+    Check(
+        code="I12",
+        name="effects",
+        says="a run that may be begun once had one attempt, and waits for no other",
+        do="Cancel it where it waits; see at its target what was done twice.",
     ),
     Check(
         code="I14",
@@ -325,6 +349,10 @@ WRONG = {
     "attempt": ("attempts", "has more attempts than its policy allows"),
     "gap": ("attempts", ""),
     "overlap": ("overlaps", ""),
+    "accepted": ("results", ""),
+    "begun": ("effects", ""),
+    "again": ("effects", "may be begun once, was, and is to be begun again"),
+    "unknown": ("unknown", ""),
     "rewritten": ("rewritten", "was written again after its time"),
     "unrecorded": ("recorded", "was written without an audit event"),
 }

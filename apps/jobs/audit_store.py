@@ -19,6 +19,7 @@ _SQL = {
         "attempts",
         "constraints",
         "dead",
+        "effects",
         "doubles",
         "events",
         "jobs",
@@ -436,6 +437,15 @@ def audit_attempts(
 ) -> list[tuple[str, str, str]]:
     """Return gaps and overlaps of a stretch: which of them, the run, what is wrong."""
     rows = _SQL["attempts"].run(conn, stretch)
+    return [(code, subject, detail) for code, subject, detail in rows]
+
+
+def audit_effects(
+    conn: Connection, *, stretch: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
+    """Return runs of a stretch that had two ends or begins too many, or are unknown
+    without a cause: which of these, the run, what is wrong."""
+    rows = _SQL["effects"].run(conn, stretch)
     return [(code, subject, detail) for code, subject, detail in rows]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from apps.runs import letter_store, store
+from apps.runs import letter_store, once_store, store
 from apps.runtime import partitions
 from apps.runtime.sessions import Connection
 from chrono.rules.buckets import DAY, day_name, day_range_from_name, day_start
@@ -144,6 +144,7 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
     return (
         store.purge_runs_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
         + store.purge_attempts_kept(conn, before=now - OTHERS_KEPT, limit=PURGE)
+        + once_store.purge_once(conn, before=now, limit=PURGE)
         + store.purge_dead_letters(conn, before=now - DEAD_LETTERS_KEPT, limit=PURGE)
         + letter_store.purge_reruns(conn, before=now - DEAD_LETTERS_KEPT, limit=PURGE)
         + store.purge_resolutions(

@@ -100,28 +100,26 @@ class Dispatcher:
         self._keeper.notice()
 
     def step(self) -> Step:
-        """Look and read where it is time, fire what is due; return what came of it.
+        """Look, read and let in where it is time, fire what is due; return the outcome.
 
-        What was missed comes after what is due now, a bounded piece with each step.
+        What is due fires between all of these, so it waits for one of them, however
+        slow the network is. What was missed comes after it, a bounded piece at a time.
         """
         now = self._clock.now()
         if not self.cache.held:
             return Step(readied=0, wait=IDLE)
         if now >= self._next_look:
             self._look(now)
+        fired = self._fire()
         if now >= self._loader.ahead_due():
             self._loader.load_ahead(now)
+            fired += self._fire()
         if now >= self._loader.overdue_due() and not self.cache.has_aside():
             self._loader.load_overdue(now)
-        due = []
-        for entry in self.cache.take_due(self._clock.now()):
-            if is_missed(entry, now):
-                self.cache.set_aside(entry)
-            else:
-                due.append(entry)
-        fired = [self._gun.fire(due, self._moment(), self._progress)] if due else []
+            fired += self._fire()
         if self.cache.has_aside():
             fired.append(self._misser.step(self._moment(), self._progress))
+            fired += self._fire()
         if any(one.waiting for one in fired):
             self._lane.notice()
             self._keeper.notice()
@@ -135,15 +133,30 @@ class Dispatcher:
         )
 
     def _let_in(self, now: Millis) -> list[Fired]:
-        """Let in what waits behind gates, where it is time to look."""
+        """Let in what waits behind gates, where it is time to look; fire in between."""
         fired = []
         if now >= self._lane.due():
             fired.append(self._lane.step(self._moment()))
             if fired[0].waiting:
                 self._keeper.notice()
+            fired += self._fire()
         if now >= self._keeper.due():
             fired.append(self._keeper.step(self._moment()))
+            fired += self._fire()
         return fired
+
+    def _fire(self) -> list[Fired]:
+        """Fire what is due by now, and set aside what was missed."""
+        now = self._clock.now()
+        due = []
+        for entry in self.cache.take_due(now):
+            if is_missed(entry, now):
+                self.cache.set_aside(entry)
+            else:
+                due.append(entry)
+        if not due:
+            return []
+        return [self._gun.fire(due, self._moment(), self._progress)]
 
     def _moment(self) -> Moment:
         return Moment(

@@ -27,6 +27,7 @@ from apps.worker.execution import (
 )
 from apps.worker.gates import Gates
 from apps.worker.notes import Noter
+from apps.worker.onces import Once, Sessions
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
 from apps.worker.targets import Targets
@@ -54,11 +55,13 @@ class Executor:
         gates: Gates,
         settler: Settler,
         noter: Noter,
+        sessions: Sessions,
         clock: Clock,
     ) -> None:
         self._seats = seats
         self._gates = gates
         self._noter = noter
+        self._sessions = sessions
         self._targets = targets
         self._settler = settler
         self._clock = clock
@@ -172,6 +175,7 @@ class Executor:
         prepared = execution.prepared
         if prepared.takes_context:
             execution.notebook = self._noter.open(execution.lease)
+            execution.once = Once(execution.lease, self._sessions)
         if prepared.timeout is None and prepared.progress_deadline is None:
             await self._call(execution)
             return

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from apps.runs.store import Lease, Missed, Settlement
 from apps.worker.notebook import Notebook
+from apps.worker.onces import Once
 from apps.worker.storable import storable_error, storable_result
 from apps.worker.tails import Tail
 from chrono import tasks
@@ -102,6 +103,7 @@ class Execution:
         "lease",
         "missed",
         "notebook",
+        "once",
         "prepared",
         "settled",
         "spared",
@@ -121,6 +123,8 @@ class Execution:
         self.has_notes = False
         """Whether an earlier attempt told anything."""
         self.notebook: Notebook | None = None
+        self.once: Once | None = None
+        """Keeps what its handler does once."""
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.stop: Callable[[], None] | None = None
@@ -158,6 +162,7 @@ class Execution:
             last_checkpoint=self.checkpoint,
             cancelled=self.ending is not None,
             notes=self.notebook,
+            onces=self.once,
         )
         return self.context
 

@@ -26,6 +26,7 @@ from apps.worker.handlers.http import Transport
 from apps.worker.hire import Hire
 from apps.worker.lines import Line
 from apps.worker.notes import Noter
+from apps.worker.onces import Sessions
 from apps.worker.prepare import Prepare
 from apps.worker.seats import Seats
 from apps.worker.settles import Settler
@@ -74,6 +75,7 @@ class Life:
         self._claim_line = self._line("claim")
         self._settle_line = self._line("settle")
         self._note_line = self._line("notes")
+        self._sessions = Sessions(config.url)
         self._threads = Threads(config.concurrency)
         self._seats = Seats(config.concurrency)
         self._tasks: list[asyncio.Task[None]] = []
@@ -125,6 +127,7 @@ class Life:
             gates=gates,
             settler=settler,
             noter=noter,
+            sessions=self._sessions,
             clock=clock,
         )
         wake = asyncio.Event()
@@ -281,6 +284,7 @@ class Life:
         lines = (self._claim_line, self._settle_line, self._note_line)
         await asyncio.gather(*(line.close() for line in lines))
         self._threads.end()
+        self._sessions.close()
         if self._lost.done():
             self._lost.exception()
 

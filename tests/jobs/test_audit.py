@@ -38,6 +38,7 @@ from tests.jobs.history import (
     EVERY,
     FENCE,
     commit_times,
+    fail,
     fire,
     found,
     make_history,
@@ -590,3 +591,43 @@ def test_the_command_finds_jobs_by_key_and_id(ledger, job):
         call_command("chronoaudit", "--tenant", "nobody", **options)
     with pytest.raises(CommandError, match="duration"):
         call_command("chronoaudit", "--since", "yesterday", **options)
+
+
+# I11, I12: a revision that is changed is not recorded either, so each has a database.
+
+
+@pytest.fixture
+def once(ledger, job):
+    """Have the job delivered at most once."""
+    change = "UPDATE chrono_job_revision SET policy = %s WHERE job_id = %s"
+    ledger.conn.execute(change, ['{"delivery": "at_most_once"}', job])
+
+
+def test_a_run_that_may_be_begun_once_and_was_begun_twice(ledger, once):
+    assert found(ledger)[0] == {"recorded"}
+    ledger.conn.execute("UPDATE chrono_run SET attempt = 2")
+    names, findings = found(ledger)
+    assert "effects" in names
+    assert "may be begun once, and ended with attempt 2" in {
+        one.detail for one in findings
+    }
+
+
+def test_a_run_that_may_be_begun_once_and_is_to_be_begun_again(ledger, once):
+    [(run,)] = ledger.rows("SELECT run_id FROM chrono_lease")
+    fail(ledger, run, 1)
+    names, findings = found(ledger)
+    assert "effects" in names
+    assert "may be begun once, was, and is to be begun again" in {
+        one.detail for one in findings
+    }
+
+
+def test_an_unknown_run_has_its_error(ledger, job, born, once):
+    run = ledger.fired(job, born + 3 * EVERY, fence=FENCE)
+    settle(ledger, run, born + 3 * EVERY, state=6)
+    plan(ledger, job, born + 4 * EVERY)
+    _, findings = found(ledger)
+    assert "is unknown without an error" in {one.detail for one in findings}
+    fail(ledger, run, 1)
+    assert "unknown" not in found(ledger)[0]

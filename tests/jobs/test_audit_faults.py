@@ -324,6 +324,26 @@ def test_a_dead_run_without_its_error_or_letter(ledger, job, born):
     assert audit(ledger.conn) == []
 
 
+# I9, I11, I12: one end, and one begin where only one may be.
+
+
+def test_a_success_beside_a_failure_of_the_same_attempt(ledger, job):
+    [(run,)] = ledger.rows("SELECT id FROM chrono_run")
+    fail(ledger, run, 1)
+    assert one(ledger, "results").endswith(
+        "succeeded with attempt 1, and attempt 1 failed"
+    )
+    ledger.conn.execute("UPDATE chrono_run SET attempt = 2")
+    assert found(ledger)[0] <= {"updates", "overlaps"}, "a failure before is none"
+
+
+def test_a_run_that_is_unknown_without_a_cause(ledger, job, born):
+    run = ledger.fired(job, born + 3 * EVERY, fence=FENCE)
+    settle(ledger, run, born + 3 * EVERY, state=6)
+    plan(ledger, job, born + 4 * EVERY)
+    assert one(ledger, "unknown").endswith("could have been begun again")
+
+
 # I8: what is final stays.
 
 

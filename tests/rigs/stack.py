@@ -214,7 +214,7 @@ class Stack:
         ``before`` is what stands before the interpreter, ``by`` what it is given
         before the command.
         """
-        return self._start(name, *by, "runscheduler", before=before, env=env)
+        return self.start(name, *by, "runscheduler", before=before, env=env)
 
     def worker(
         self,
@@ -226,7 +226,7 @@ class Stack:
         env: Environment = NOTHING,
     ) -> Process:
         """Start a worker of the default queue, as :meth:`scheduler` does."""
-        return self._start(
+        return self.start(
             name,
             *(*by, "runworker", "--concurrency", str(concurrency)),
             *("--processes", str(processes)),
@@ -244,7 +244,7 @@ class Stack:
         """Start the web, on a free port unless one is given; wait until it serves."""
         port = port or postgres.free_port()
         self.web_url = f"http://127.0.0.1:{port}"
-        process = self._start(
+        process = self.start(
             name,
             *("-m", "gunicorn", "chrono.wsgi", "--bind", f"127.0.0.1:{port}"),
             *("--workers", str(processes)),
@@ -273,7 +273,7 @@ class Stack:
     def receiver(self) -> Process:
         """Start the receiver and wait until it listens."""
         ledger = self.folder / "requests.jsonl"
-        process = self._start(
+        process = self.start(
             "receiver",
             *("-m", "examples.receiver", "--port", "0", "--ledger", str(ledger)),
         )
@@ -309,13 +309,14 @@ class Stack:
             for line in lines:
                 print(f"    {line}")
 
-    def _start(
+    def start(
         self,
         name: str,
         *args: str,
         before: Sequence[str] = (),
         env: Environment = NOTHING,
     ) -> Process:
+        """Start the interpreter with these arguments; its output is its log."""
         log = self.folder / f"{name}.{len(self._processes)}.log"
         with log.open("wb") as said:
             popen = subprocess.Popen(

@@ -1,6 +1,6 @@
 -- Find what is wrong with what is on its way: ready runs, leases and waiting runs.
 -- writes: nothing
--- index: chrono_occurrence_pkey, chrono_timer_waiting
+-- index: chrono_occurrence_pkey, chrono_timer_waiting, chrono_attempt_pkey
 --
 -- Read whole: these tables hold what is to be done, not what was.
 WITH live AS MATERIALIZED (
@@ -38,6 +38,10 @@ CROSS JOIN LATERAL (
         WHEN l.fence > p.fence THEN 'fence'
         WHEN o.outcome IS NULL THEN 'orphan'
         WHEN o.outcome = 2 THEN 'skipped'
+        WHEN j.policy ->> 'delivery' = 'at_most_once' AND (
+            SELECT true FROM chrono_attempt
+            WHERE run_id = l.run_id AND part = l.part LIMIT 1
+        ) THEN 'again'
         WHEN l.attempt > (j.retry_policy ->> 'max_attempts')::integer THEN 'attempt'
     END AS wrong
 ) w

@@ -4,10 +4,13 @@ import json
 import traceback
 from typing import Any
 
-from apps.worker.execution import Execution
+from apps.worker.execution import Execution, HandBack, Outcome
+from chrono.rules.instants import SECOND, Millis
 from chrono.rules.retry import Failure
-from chrono.tasks import Task
+from chrono.rules.states import Reason
+from chrono.tasks import OnceBusy, Task
 
+BUSY_WAIT: Millis = 5 * SECOND
 TRACE_FRAMES = 8
 
 
@@ -29,6 +32,16 @@ class Arguments:
 
 def nothing() -> None:
     """Do nothing: the context says that it is called off."""
+
+
+def ending_of(error: BaseException, execution: Execution) -> Outcome:
+    """Return what becomes of an execution whose function raised.
+
+    While somebody else is at what is done once, it comes again; unless it may not.
+    """
+    if isinstance(error, OnceBusy) and not execution.prepared.once:
+        return HandBack(wait=BUSY_WAIT, reason=Reason.DUPLICATE)
+    return failure_of(error)
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -8,7 +8,7 @@ from typing import Any
 
 from apps.runs.store import Target
 from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
-from apps.worker.handlers.function import Arguments, failure_of, nothing
+from apps.worker.handlers.function import Arguments, ending_of, nothing
 from apps.worker.handlers.transaction import TransactionCall
 from apps.worker.targets import Refused
 from apps.worker.threads import Threads
@@ -45,7 +45,7 @@ class AsyncCall:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001  (sys.exit() in a task as well)
-            return failure_of(error)
+            return ending_of(error, execution)
 
 
 class ThreadCall:
@@ -65,13 +65,15 @@ class ThreadCall:
         loop = asyncio.get_running_loop()
         # With its context, by which what it logs is known to be its own.
         call = copy_context().run
-        return await loop.run_in_executor(self._threads, call, self._call, arguments)
+        return await loop.run_in_executor(
+            self._threads, call, self._call, execution, arguments
+        )
 
-    def _call(self, arguments: tuple[Any, ...]) -> Outcome:
+    def _call(self, execution: Execution, arguments: tuple[Any, ...]) -> Outcome:
         try:
             return Success(result=self._function(*arguments))
         except BaseException as error:  # noqa: BLE001  (sys.exit() in a task as well)
-            return failure_of(error)
+            return ending_of(error, execution)
 
 
 def prepare_task(target: Target, *, registry: Registry, threads: Threads) -> Call:

@@ -26,7 +26,7 @@ from apps.worker.execution import (
     Success,
     settlement_of,
 )
-from apps.worker.handlers.function import Arguments, failure_of, nothing
+from apps.worker.handlers.function import Arguments, ending_of, nothing
 from apps.worker.tails import with_log
 from apps.worker.threads import Threads
 from chrono.rules.instants import SECOND, Millis
@@ -111,7 +111,7 @@ class TransactionCall:
                 return HandBack(wait=NO_DATABASE_WAIT, reason=Reason.NO_HANDLER)
             # Where the answer of the commit was lost this says nothing: if it was made,
             # the lease is gone, and so is what is settled now.
-            return failure_of(error)
+            return ending_of(error, execution)
         return Settled()
 
 
@@ -130,6 +130,8 @@ def _open(conn: Connection, execution: Execution) -> str:
         raise _Rollback(INTERRUPTION)
     if execution.context is not None:
         execution.context.connection = conn
+    if execution.once is not None:
+        execution.once.join(conn)
     return look.transaction
 
 
