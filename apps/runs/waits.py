@@ -16,6 +16,8 @@ _GATES = {
     Reason.CATCH_UP: "It waits in the lane of missed and backfilled runs, which has a "
     "rate of its own.",
     Reason.PAUSED: "It waits until its job is resumed.",
+    Reason.PROCESS_CRASH: "Two processes died while it ran: it waits for a worker to "
+    "start one for it alone.",
 }
 _KEYED = {Reason.CIRCUIT_OPEN, Reason.QUEUE_PAUSED, *LIMITS}
 _CIRCUIT = {

@@ -102,14 +102,12 @@ class Lane:
         return min(gate.next for gate in self._gates)
 
     def step(self, moment: Moment) -> Fired:
-        """Let in what may go; return what came of it."""
+        """Let in what may go from behind one gate; return what came of it."""
         fired = Fired()
         self._resting = {
             job: until for job, until in self._resting.items() if until > moment.now
         }
-        for gate in self._gates:
-            if moment.now >= gate.next:
-                self._walk(gate, moment, fired)
+        self._walk(min(self._gates, key=lambda gate: gate.next), moment, fired)
         return fired
 
     def _walk(self, gate: _Gate, moment: Moment, fired: Fired) -> None:

@@ -279,6 +279,8 @@ class Claimer:
         self, leases: Sequence[Lease], targets: Sequence[Target], own: Own
     ) -> list[uuid.UUID]:
         """Return the runs whose handler may have told something in another attempt."""
+        if not (targets or own or self._targets.any_takes_context):
+            return []
         new = {(t.job_id, t.revision) for t in targets if is_task(t)}
         return [
             lease.run_id

@@ -18,6 +18,7 @@ from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection, connect_hot
 from apps.timers import store as timers
 from apps.worker.beats import Beat, hold
+from apps.worker.children import Children
 from apps.worker.claims import Claimer
 from apps.worker.config import Config
 from apps.worker.execute import Executor
@@ -61,10 +62,12 @@ class Life:
         transport: Transport,
         hire: Hire,
         stuck: Callable[[], None],
+        children: Children | None = None,
         previous: uuid.UUID | None = None,
     ) -> None:
         self.worker = uuid.uuid4()
         self._stuck = stuck
+        self._children = children
         self._config = config
         self._registry = registry
         self._transport = transport
@@ -119,6 +122,7 @@ class Life:
                 transport=self._transport,
                 clock=clock,
                 webhook_key=self._config.webhook_key,
+                children=self._children,
             )
         )
         self._executor = executor = Executor(

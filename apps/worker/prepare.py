@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from apps.runs.store import Target
 from apps.runtime.clock import Clock
+from apps.worker.children import Children
 from apps.worker.execution import Call, Prepared
 from apps.worker.handlers.http import Transport, prepare_http
 from apps.worker.handlers.task import limits_of, prepare_task
@@ -27,12 +28,14 @@ class Prepare:
         transport: Transport,
         clock: Clock,
         webhook_key: bytes | None,
+        children: Children | None = None,
     ) -> None:
         self._registry = registry
         self._threads = threads
         self._transport = transport
         self._clock = clock
         self._webhook_key = webhook_key
+        self._children = children
 
     def __call__(self, target: Target) -> Prepared:
         """Return the target ready to be called."""
@@ -65,7 +68,10 @@ class Prepare:
         match target.target.get("kind"):
             case "task":
                 return prepare_task(
-                    target, registry=self._registry, threads=self._threads
+                    target,
+                    registry=self._registry,
+                    threads=self._threads,
+                    children=self._children,
                 )
             case "http":
                 return prepare_http(

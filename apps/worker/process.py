@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 import sys
 import uuid
 from collections.abc import Callable
@@ -11,11 +12,14 @@ from functools import partial
 import psycopg
 
 from apps.worker import tails
+from apps.worker.child import serve_child
+from apps.worker.children import Children
 from apps.worker.config import Config
 from apps.worker.handlers.http import Transport
 from apps.worker.heir import bequeath
 from apps.worker.hire import Hire
 from apps.worker.life import Life, LifeLost
+from apps.worker.nursery import start_nursery
 from chrono.tasks import Registry
 
 log = logging.getLogger("chrono.worker")
@@ -36,9 +40,11 @@ class Worker:
         config: Config,
         *,
         registry: Registry,
+        nursery: socket.socket | None = None,
         begins: Callable[[uuid.UUID], None] | None = None,
     ) -> None:
         """``begins`` is told of each life, before it holds anything."""
+        self._nursery = nursery
         self.config = config
         self._begins = begins
         self._hire = Hire(config.queues)
@@ -73,14 +79,20 @@ class Worker:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         transport = Transport(self.config.openings)
         keeper = tails.install()
+        children = None
+        if self._nursery is not None:
+            lost = partial(self.give_up, "no process for tasks can be started any more")
+            children = Children(self._nursery, lost=lost)
         try:
-            return await self._run(transport)
+            return await self._run(transport, children)
         finally:
+            if children is not None:
+                children.close()
             logging.getLogger().removeHandler(keeper)
             self._hire.stop()
             await transport.close()
 
-    async def _run(self, transport: Transport) -> bool:
+    async def _run(self, transport: Transport, children: Children | None) -> bool:
         previous: uuid.UUID | None = None
         pause = FIRST_PAUSE_S
         while not self._stop.is_set():
@@ -89,7 +101,8 @@ class Worker:
                 registry=self._registry,
                 transport=transport,
                 hire=self._hire,
-                stuck=lambda: self.give_up("no handler here stops any more"),
+                stuck=partial(self.give_up, "no handler here stops any more"),
+                children=children,
                 previous=previous,
             )
             if self._begins is not None:
@@ -139,12 +152,19 @@ def serve(
     Raises ChronoError as :meth:`Worker.run` does. End the process soon afterwards, by
     ``os._exit``: a thread that a handler hangs in would hold up any other end.
     """
+    # First: it must have neither the threads nor the sessions that follow.
+    nursery = (
+        start_nursery(partial(serve_child, registry))
+        if registry.has_isolated()
+        else None
+    )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     async def main() -> bool:
         worker = Worker(
             config,
             registry=registry,
+            nursery=nursery,
             begins=None if will is None else partial(bequeath, will),
         )
         loop = asyncio.get_running_loop()

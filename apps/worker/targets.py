@@ -62,6 +62,8 @@ class Targets:
         self._heaviest = heaviest
         self._kept: OrderedDict[Key, Prepared] = OrderedDict()
         self._weight = 0
+        self.any_takes_context = False
+        """Whether one that was ever kept takes the context."""
 
     def missing(self, leases: Iterable[Lease]) -> list[Key]:
         """Return the revisions that these leases need and that are not kept."""
@@ -80,6 +82,7 @@ class Targets:
             prepared = self.prepare(target)
             self._kept[target.job_id, target.revision] = prepared
             self._weight += prepared.weight
+            self.any_takes_context |= prepared.takes_context
 
     def prepare(self, target: Target) -> Prepared:
         """Make a target ready, not to be kept; one that fails if that cannot be."""

@@ -7,7 +7,9 @@ import pytest
 
 from apps.runs import store
 from apps.runs.cancel import cancel
+from apps.runs.selectors import get_run, state_of
 from apps.runs.sweep import rescue_all
+from apps.runs.waits import why_waiting
 from apps.runtime.sessions import Connection, connect_hot
 from chrono.rules.states import Reason, RunState
 from tests.support.seed import DUE, SeededJob, make_job, make_ready
@@ -151,6 +153,20 @@ def test_a_silent_worker_takes_an_attempt_and_leaves_out_what_was_spared(
     assert conn.execute("SELECT state, reason FROM chrono_run").fetchall() == [
         (RunState.DEAD, Reason.WORKER_LOST)
     ]
+
+
+def test_what_was_set_aside_says_why_it_waits(conn: Connection, job: SeededJob) -> None:
+    run = set_aside(conn, job)
+    row, _ = get_run(conn, run, tenant=1)
+    assert state_of(row) is RunState.PARKED
+    assert "start one for it alone" in why_waiting(conn, row, DUE)
+
+
+def test_a_process_for_what_was_set_aside_serves_no_queue(conn: Connection) -> None:
+    a_worker(conn, alone=True)
+    assert not store.is_queue_served(conn, queue="default")
+    a_worker(conn)
+    assert store.is_queue_served(conn, queue="default")
 
 
 def test_what_was_set_aside_is_cancelled_at_once(

@@ -94,7 +94,9 @@ def wait_for(check: Callable[[], Any], timeout: float = 10) -> Any:
     raise AssertionError(f"not within {timeout} s")
 
 
-def settled(conn: Connection, count: int = 1) -> list[tuple[Any, ...]]:
+def settled(
+    conn: Connection, count: int = 1, *, timeout: float = 10
+) -> list[tuple[Any, ...]]:
     """Wait for runs in the history; return (id, state, reason, attempt, result)."""
 
     def look() -> list[tuple[Any, ...]] | None:
@@ -103,7 +105,7 @@ def settled(conn: Connection, count: int = 1) -> list[tuple[Any, ...]]:
         ).fetchall()
         return rows if len(rows) >= count else None
 
-    rows: list[tuple[Any, ...]] = wait_for(look)
+    rows: list[tuple[Any, ...]] = wait_for(look, timeout)
     assert len(rows) == count
     return rows
 

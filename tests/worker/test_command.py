@@ -2,43 +2,14 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 
 import pytest
-from django.conf import settings
 
 from apps.runs.sweep import Sweep
 from apps.runtime.clock import DatabaseClock
 from tests.support.seed import make_job, make_ready
 from tests.worker.support import count, settled, wait_for
-
-
-@pytest.fixture
-def start(dsn) -> Iterator:
-    started = []
-
-    def run(*arguments, **env):
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "manage.py", "runworker", *arguments],
-                cwd=settings.BASE_DIR,
-                env=os.environ | env,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
-        return started[-1]
-
-    yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
-        process.stdout.close()
 
 
 def output(process):

@@ -159,4 +159,6 @@ def test_a_context_is_what_it_says():
         "missed",
         "last_checkpoint",
         "notes",
+        "connection",
+        "onces",
     }

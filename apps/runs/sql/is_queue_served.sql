@@ -2,7 +2,7 @@
 -- writes: nothing
 SELECT EXISTS (
     SELECT FROM chrono_worker
-    WHERE NOT dead AND stopped_at IS NULL AND %(queue)s::text = ANY(queues)
+    WHERE NOT dead AND NOT swept AND NOT alone AND stopped_at IS NULL AND %(queue)s::text = ANY(queues)
         AND beat_at > clock_timestamp() - make_interval(
             secs => %(ttl)s::bigint / 1000.0::float8)
 )

@@ -1,4 +1,4 @@
-"""Targets that are Python functions: sync ones in threads, async ones on the loop."""
+"""Targets that are Python functions: on the loop, in threads, or in processes."""
 
 import asyncio
 import logging
@@ -7,8 +7,10 @@ from contextvars import copy_context
 from typing import Any
 
 from apps.runs.store import Target
+from apps.worker.children import Children
 from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
 from apps.worker.handlers.function import Arguments, ending_of, nothing
+from apps.worker.handlers.process import ProcessCall
 from apps.worker.handlers.transaction import TransactionCall
 from apps.worker.targets import Refused
 from apps.worker.threads import Threads
@@ -76,7 +78,13 @@ class ThreadCall:
             return ending_of(error, execution)
 
 
-def prepare_task(target: Target, *, registry: Registry, threads: Threads) -> Call:
+def prepare_task(
+    target: Target,
+    *,
+    registry: Registry,
+    threads: Threads,
+    children: Children | None,
+) -> Call:
     """Return what calls the function that a target names."""
     name = target.target.get("name")
     if not isinstance(name, str):
@@ -85,6 +93,10 @@ def prepare_task(target: Target, *, registry: Registry, threads: Threads) -> Cal
     if task is None:
         log.warning("no task is named %s here; its runs are handed back", name)
         return NoHandler()
+    if task.isolation == "process":
+        if children is None:
+            return Refused("This worker has no processes for tasks.")
+        return ProcessCall(task, target.payload, children)
     arguments = Arguments(task, target.payload)
     if task.transactional:
         return TransactionCall(task, arguments, threads)
