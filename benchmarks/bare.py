@@ -139,6 +139,7 @@ def _batches(
                 "gated_n": [],
                 "gate": [],
                 "gate_reason": [],
+                "gates_left": [],
                 "slot_n": [],
                 "now": None,
                 "slice": (start // BATCH // 20) % 8,

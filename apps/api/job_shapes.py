@@ -28,10 +28,14 @@ from chrono.rules.policy import (
     DELIVERIES,
     MOST_CONCURRENT,
     MOST_FAILURES,
+    MOST_OF_A_KEY,
+    MOST_OF_A_PERIOD,
     MOST_REMAINING,
+    ON_LIMIT,
     OVERLAP_ALIASES,
     OVERLAP_POLICIES,
 )
+from chrono.rules.policy import LONGEST_KEY as LONGEST_CONCURRENCY_KEY
 from chrono.rules.retry import SELECTABLE
 from chrono.rules.schedule import KINDS
 from chrono.rules.watch import WatchKind
@@ -118,6 +122,41 @@ SWITCHES: dict[str, Schema] = {
         **DURATION,
         "description": "A job without a success for so long is reported.",
     },
+    "concurrency_key": {
+        **TEXT,
+        "minLength": 1,
+        "maxLength": LONGEST_CONCURRENCY_KEY,
+        "description": "What its runs share with those of the tenant's other jobs that "
+        "name the same key and limit.",
+        "examples": ["payroll-provider"],
+    },
+    "concurrency_limit": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_OF_A_KEY,
+        "description": "How many runs of the key may be ready or in execution; 1 where "
+        "left out.",
+    },
+    "rate_limit": {
+        **record(
+            {
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MOST_OF_A_PERIOD,
+                },
+                "period": {**DURATION, "examples": ["1m"]},
+            }
+        ),
+        "description": "How many runs may begin within any stretch of this length: of "
+        "the key, where there is one, else of the job.",
+    },
+}
+ON_LIMIT_SHOWN: Schema = {
+    "type": "string",
+    "enum": list(ON_LIMIT),
+    "default": "wait",
+    "description": "What becomes of a run above the rate: it waits, or is skipped.",
 }
 """Policies that are off where they are left out."""
 WHY: Schema = {
@@ -241,6 +280,7 @@ COMMON: dict[str, Schema] = {
     },
     "overlap_policy": OVERLAP,
     "catchup_policy": CATCHUP,
+    "on_limit": ON_LIMIT_SHOWN,
     "delivery": DELIVERY,
     "queue": {**QUEUE, "pattern": "^[a-z0-9_.-]{1,64}$", "default": "default"},
     "priority": {**PRIORITY, "default": "normal"},
@@ -332,7 +372,7 @@ ITEM_TARGET = record(
 _ALWAYS = [
     *STATED,
     *("name", "tags", "jitter_window", "overlap_policy", "queue", "priority"),
-    *("catchup_policy", "delivery", *SWITCHES),
+    *("catchup_policy", "delivery", "on_limit", *SWITCHES),
 ]
 
 

@@ -22,14 +22,20 @@ from apps.console.who import actor_of, now_of
 from apps.runtime.django_session import raw_connection
 from apps.tenants import audit, keys
 from apps.tenants.actor import ActorKind, Scope
-from apps.tenants.directory import change_timezone, create_tenant
+from apps.tenants.directory import (
+    LEAST_WEIGHT,
+    MOST_WEIGHT,
+    change_timezone,
+    change_weight,
+    create_tenant,
+)
 from apps.tenants.event import Event
 from apps.tenants.models import DEFAULT_TENANT, ApiKey, AuditEvent, Tenant
 from chrono.rules.instants import Millis, from_millis, to_millis
 
 KEY = "chrono_tenants_apikey"
 KINDS = [one.value for one in ActorKind]
-OBJECTS = ["job", "run", "key", "tenant", "user"]
+OBJECTS = ["job", "run", "target", "queue", "key", "tenant", "user"]
 PAGES = {
     "job": "chrono_jobs_job_change",
     "run": "chrono_console_run_change",
@@ -45,8 +51,8 @@ class TenantForm(ReasonForm):
     field_order = ("name", "reason")
 
 
-class ZoneForm(ReasonForm):
-    """A tenant's time zone."""
+class ChangeForm(ReasonForm):
+    """A tenant's time zone, and its share."""
 
     timezone = forms.CharField(
         max_length=100,
@@ -54,13 +60,20 @@ class ZoneForm(ReasonForm):
         help_text="Of new cron jobs that name none. Jobs that are there stay as they "
         "are.",
     )
-    field_order = ("timezone", "reason")
+    weight = forms.FloatField(
+        required=False,
+        min_value=LEAST_WEIGHT,
+        max_value=MOST_WEIGHT,
+        help_text="Its share of the workers beside other tenants who want them, too: "
+        "one of weight 3 gets three runs where one of weight 1 gets one.",
+    )
+    field_order = ("timezone", "weight", "reason")
 
 
 class TenantAdmin(KeysetAdmin):
     """Who owns jobs, keys and runs."""
 
-    list_display = ("named", "number", "timezone", "created")
+    list_display = ("named", "number", "timezone", "weight", "created")
     list_display_links = None
     newest_first = False
 
@@ -96,7 +109,7 @@ class TenantAdmin(KeysetAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Make a tenant, or change the time zone of one."""
+        """Make a tenant, or change the time zone and the share of one."""
         listed = reverse("admin:chrono_tenants_tenant_changelist")
         if object_id is not None:
             return self._change(request, object_id, listed)
@@ -131,15 +144,23 @@ class TenantAdmin(KeysetAdmin):
                 actor=actor_of(request),
                 reason=given["reason"],
             )
+            weighed = given["weight"] is not None and change_weight(
+                tenant.pk,
+                given["weight"],
+                actor=actor_of(request),
+                reason=given["reason"],
+            )
             verb = "is now" if changed else "was already"
-            return f"The time zone {verb} {given['timezone']}.", listed
+            said = f"The time zone {verb} {given['timezone']}"
+            also = f", the weight is now {given['weight']:g}" if weighed else ""
+            return f"{said}{also}.", listed
 
         question = Question(
             title=f"Tenant {tenant.name}",
             text="A tenant is never renamed and never deleted.",
             button="Save",
-            form=ZoneForm,
-            initial={"timezone": tenant.timezone},
+            form=ChangeForm,
+            initial={"timezone": tenant.timezone, "weight": tenant.weight},
         )
         way = crumbs(self, (tenant.name, ""))
         return ask(request, self, question, way=way, act=act, back=listed)

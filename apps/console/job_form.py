@@ -53,6 +53,15 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("When it is late or missed", {"fields": [("catchup_policy", "max_delay")]}),
     ("Overlap", {"fields": [("overlap_policy", "max_concurrent_runs")]}),
     (
+        "Limits",
+        {
+            "fields": [
+                ("concurrency_key", "concurrency_limit"),
+                ("rate_limit", "on_limit"),
+            ]
+        },
+    ),
+    (
         "Target",
         {
             "fields": [
@@ -92,6 +101,7 @@ BLAMED = {
     "retry_policy.backoff": "backoff_base",
     "retry_policy.retry_on": "retry_on",
     "retry_policy": "max_attempts",
+    "rate_limit": "rate_limit",
     "target.kind": "target_kind",
     "target.url": "url",
     "target.method": "method",
@@ -226,6 +236,16 @@ class JobForm(forms.Form):
         ],
     )
     max_concurrent_runs = _number("1 where left out, but any for allow all.")
+    concurrency_key = _short(
+        "What its runs share with those of jobs that name the same key and limit.",
+        max_length=400,
+    )
+    concurrency_limit = _number("How many of the key at once; 1 where left out.")
+    rate_limit = _short(
+        "How many may begin in how long, as 10/1m: of the key, else of this job.",
+        max_length=200,
+    )
+    on_limit = _choice("wait", "drop", label="Above the rate")
 
     target_kind = _choice("http", "task", label="Kind")
     method = _choice(*METHODS)
@@ -498,6 +518,8 @@ def initial_of(job: Job, *, clone: bool = False) -> dict[str, Any]:
         for name in (*_TEXTS, "key", "name", "queue", "priority", "overlap_policy")
     }
     policies = {name: fields[name] for name in POLICY_FIELDS}
+    if (rate := policies["rate_limit"]) is not None:
+        policies["rate_limit"] = f"{rate['limit']}/{rate['period']}"
     return {
         **initial_of_new(),
         **initial,

@@ -718,6 +718,7 @@ def _rules(job: Job) -> list[tuple[str, object]]:
     return [
         ("Missed", words.missed(schedule, policies)),
         ("Overlap", words.overlapping(overlap, policies.max_concurrent_runs)),
+        ("Limits", words.limiting(policies)),
         ("Delivery", words.delivered(policies)),
         ("Failures", words.failing(policies.pause_on_failure)),
         ("Reported", words.watching(policies)),

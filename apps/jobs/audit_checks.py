@@ -137,6 +137,7 @@ CONSTRAINTS = {
         "chrono_tenant_name",
         "chrono_tenant_name_key",
         "chrono_tenant_pkey",
+        "chrono_tenant_weight",
     ),
     "chrono_timer": (
         "chrono_timer_due_at",

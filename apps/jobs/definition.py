@@ -64,10 +64,6 @@ _LATER = frozenset(
     {
         "pause_note",
         "paused_until",
-        "concurrency_key",
-        "concurrency_limit",
-        "rate_limit",
-        "on_limit",
         "unique_key",
         "unique_for",
         "on_conflict",

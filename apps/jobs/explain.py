@@ -41,6 +41,7 @@ _SKIPPED = {
     Reason.PAST_DEADLINE: "It could not begin within the job's max_delay.",
     Reason.ENDED: "The job had come to its end.",
     Reason.DELETED: "The job was deleted.",
+    Reason.RATE_DROP: "Its rate was used up, and the job drops what is above it.",
     Reason.OPERATOR: "Somebody skipped or cancelled it.",
 }
 _ENDED = {

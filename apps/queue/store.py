@@ -20,6 +20,7 @@ _FORGET_WITHDRAWN = sql.load("queue", "forget_withdrawn")
 _INSERT_PAUSE = sql.load("queue", "insert_pause")
 _DELETE_PAUSE = sql.load("queue", "delete_pause")
 _LIST_PAUSES = sql.load("queue", "list_pauses")
+_PURGE_PASSES = sql.load("queue", "purge_passes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,3 +137,8 @@ def list_pauses(
         )
         for row in rows
     ]
+
+
+def purge_passes(conn: Connection, *, before: Millis) -> int:
+    """Forget passes older than this that count against nothing; return how many."""
+    return _PURGE_PASSES.change(conn, {"before": before})

@@ -5,8 +5,9 @@ from apps.runs import store, target_store
 from apps.runs.selectors import state_of
 from apps.runs.store import RunRow
 from apps.runtime.sessions import Connection
+from chrono.rules import words
 from chrono.rules.breaker import BreakerState
-from chrono.rules.gates import Gate, parse_gate
+from chrono.rules.gates import LIMITS, Gate, limit_of, parse_gate
 from chrono.rules.instants import Millis, format_instant
 from chrono.rules.states import Reason, RunState, is_final
 
@@ -18,6 +19,7 @@ _GATES = {
     Reason.PROCESS_CRASH: "Two processes died while it ran: it waits for a worker to "
     "start one for it alone.",
 }
+_KEYED = {Reason.CIRCUIT_OPEN, Reason.QUEUE_PAUSED, *LIMITS}
 _CIRCUIT = {
     BreakerState.CLOSED: "It is let in soon: {name} may be called again.",
     BreakerState.HALF_OPEN: "It waits for {name}, which failed too often in a row: "
@@ -39,7 +41,7 @@ def why_waiting(
         return ""
     if state is RunState.PARKED:
         unnamed = "It is set aside; the reason says by what."
-        if row.reason in (Reason.CIRCUIT_OPEN, Reason.QUEUE_PAUSED):
+        if row.reason in _KEYED:
             return _behind_gate(conn, row) or unnamed
         return (
             unnamed if row.reason is None else _GATES.get(Reason(row.reason), unnamed)
@@ -69,7 +71,18 @@ def _behind_gate(conn: Connection, row: RunRow) -> str:
         return ""
     if gate.reason is Reason.QUEUE_PAUSED:
         return _in_queue(conn, gate)
+    if gate.reason in LIMITS:
+        return _above_limit(gate)
     return _behind_circuit(conn, gate)
+
+
+def _above_limit(gate: Gate) -> str:
+    limit = limit_of(gate)
+    runs = "one run" if limit.limit == 1 else f"{limit.limit} runs"
+    if not limit.period:
+        return f"It waits for its turn: of the {limit.of} {runs} may be under way."
+    period = words.duration(limit.period)
+    return f"It waits for its turn: of the {limit.of} {runs} may begin in any {period}."
 
 
 def _in_queue(conn: Connection, gate: Gate) -> str:

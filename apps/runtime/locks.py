@@ -6,3 +6,5 @@ MEMBER_LOCKS = 0x4348_0002
 """Shared, with a number of one's own: this session is a scheduler."""
 UPKEEP_LOCKS = 0x4348_0003
 """This session keeps the tables."""
+GATE_LOCKS = 0x4348_0005
+"""With a hash of a gate's key: this transaction lets runs in by it."""

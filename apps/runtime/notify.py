@@ -19,6 +19,8 @@ READY = "chrono_ready"
 """Runs became ready; the payload names their queues, separated by commas."""
 JOBS = "chrono_jobs"
 """Jobs changed; the payload names their partitions."""
+GATES = "chrono_gates"
+"""Runs wait behind gates; for who lets in by them."""
 LEADERSHIP = "chrono_leadership"
 """A scheduler gave its partitions up."""
 

@@ -36,17 +36,42 @@ class Fired:
     stale: set[int] = field(default_factory=set)
     """Partitions that refused: their epoch or term has moved."""
 
+    def count(self, queues: Iterable[str | None]) -> None:
+        """Count runs let in by their queues; None went on to another gate."""
+        for queue in queues:
+            if queue is None:
+                self.waiting = True
+            else:
+                self.readied += 1
+                self.queues.add(queue)
+
 
 class Tags:
-    """Each tenant's last fair tag."""
+    """Each tenant's last fair tag in each queue, and what new ones go by."""
 
     def __init__(self) -> None:
-        self._last: dict[int, int] = {}
+        self._last: dict[tuple[int, str, int], int] = {}
+        self._weights: Mapping[int, float] = {}
+        self._heads: Mapping[tuple[str, int], int] = {}
 
-    def draw(self, tenant: int, now: Millis) -> int:
-        """Return a tenant's next tag."""
-        tag = fairness.tag(now, self._last.get(tenant, 0), 1.0)
-        self._last[tenant] = tag
+    def follow(self, heads: Mapping[tuple[str, int], int]) -> None:
+        """Go by these tags of the runs that are next, by queue and priority.
+
+        They may be old: a head only moves on.
+        """
+        self._heads = heads
+
+    def weigh(self, weights: Mapping[int, float]) -> None:
+        """Go by these weights from now on."""
+        self._weights = weights
+
+    def draw(self, tenant: int, now: Millis, queue: str, priority: int) -> int:
+        """Return a tenant's next tag in a queue."""
+        key = (tenant, queue, priority)
+        weight = self._weights.get(tenant, 1.0) if self._weights else 1.0
+        head = self._heads.get((queue, priority)) if self._heads else None
+        tag = fairness.tag(now, self._last.get(key, 0), weight, head=head)
+        self._last[key] = tag
         return tag
 
 

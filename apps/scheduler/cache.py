@@ -35,6 +35,8 @@ class Definition:
     """How many runs may be live, where that is checked."""
     queue: str
     priority: int
+    limited: bool = False
+    """Whether its runs pass gates of limits."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,16 +13,18 @@ from apps.runtime.sessions import Connection
 from apps.scheduler.batches import Fired, Moment, Tags
 from apps.scheduler.cache import Cache
 from apps.scheduler.fire import Gun, is_missed
-from apps.scheduler.gates import Gates, Keeper
+from apps.scheduler.gates import Gatekeeper, Gates
 from apps.scheduler.lane import Lane
 from apps.scheduler.load import Loader
 from apps.scheduler.missed import Misser
 from apps.scheduler.store import Term
+from apps.tenants.store import list_weights
 from chrono.rules.instants import Millis
 
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
+WEIGHTS_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
 """How many catch-up runs a second are let in, by all leaders together."""
@@ -33,6 +35,8 @@ class Step:
     """What one step did, and how long the caller may wait for the next."""
 
     readied: int
+    held: bool = False
+    """Whether runs were put behind gates by which another process lets in."""
     queues: set[str] = field(default_factory=set)
     wait: Millis = 0
 
@@ -52,9 +56,10 @@ class Dispatcher:
         self._progress = progress
         self.cache = Cache(clock.now())
         self._loader = Loader(conn, self.cache, progress)
-        tags = Tags()
+        self._conn = conn
+        self._tags = tags = Tags()
         self._gates = Gates(conn)
-        self._keeper = Keeper(conn, self.cache, self._gates)
+        self._keeper = Gatekeeper(conn, self.cache, self._gates)
         self._gun = Gun(conn, self.cache, tags, self._gates.hold)
         self._misser = Misser(conn, self.cache, tags)
         self._lane = Lane(conn, self.cache, self._loader, rate=catchup_rate)
@@ -62,6 +67,7 @@ class Dispatcher:
         self._slice = 0
         self._horizon: Millis = 0
         self._next_look: Millis = 0
+        self._next_weights: Millis = 0
 
     def adopt(self, terms: Iterable[Term]) -> None:
         """Lead these partitions from now on; what is due comes with the next step."""
@@ -89,6 +95,10 @@ class Dispatcher:
         self._lane.notice()
         self._keeper.notice()
 
+    def notice_gates(self) -> None:
+        """Look at the gates at once: somebody said that runs wait."""
+        self._keeper.notice()
+
     def step(self) -> Step:
         """Look, read and let in where it is time, fire what is due; return the outcome.
 
@@ -113,16 +123,27 @@ class Dispatcher:
         if any(one.waiting for one in fired):
             self._lane.notice()
             self._keeper.notice()
-        for gates in (self._lane, self._keeper):
-            if now >= gates.due():
-                fired.append(gates.step(self._moment()))
-                fired += self._fire()
+        fired += self._let_in(now)
         self._lead_anew({part for one in fired for part in one.stale})
         return Step(
             readied=sum(one.readied for one in fired),
+            held=0 not in self.cache.held and any(one.waiting for one in fired),
             queues={queue for one in fired for queue in one.queues},
             wait=self._wait(),
         )
+
+    def _let_in(self, now: Millis) -> list[Fired]:
+        """Let in what waits behind gates, where it is time to look; fire in between."""
+        fired = []
+        if now >= self._lane.due():
+            fired.append(self._lane.step(self._moment()))
+            if fired[0].waiting:
+                self._keeper.notice()
+            fired += self._fire()
+        if now >= self._keeper.due():
+            fired.append(self._keeper.step(self._moment()))
+            fired += self._fire()
+        return fired
 
     def _fire(self) -> list[Fired]:
         """Fire what is due by now, and set aside what was missed."""
@@ -162,6 +183,10 @@ class Dispatcher:
             log.warning("%s partitions are led anew", len(seen.lost))
         self._lost += seen.lost
         self._gates.follow(seen.gates)
+        self._tags.follow(seen.heads)
+        if now >= self._next_weights:
+            self._tags.weigh(list_weights(self._conn))
+            self._next_weights = now + WEIGHTS_EVERY
         self._next_look = now + LOOK_EVERY
 
     def _wait(self) -> Millis:

@@ -17,7 +17,7 @@ from apps.scheduler.places import Places
 from apps.scheduler.store import Term
 from chrono.rules.buckets import bucket_name
 from chrono.rules.catchup import is_past_deadline, missed_until
-from chrono.rules.gates import Gate
+from chrono.rules.gates import Gate, limits_of, written
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
 from chrono.rules.overlap import Check, Place
@@ -195,8 +195,12 @@ class Gun:
         """Return the parameters of ``fire_if_held``: guards and parallel arrays."""
         gated = [
             (n, *gate)
-            for n, d in enumerate(decisions)
-            if (gate := gate_of(d)) is not None
+            for n, (e, d) in enumerate(zip(entries, decisions, strict=True))
+            if d.skip is None and (gate := gate_of(e, d)) is not None
+        ]
+        priorities = [
+            Priority.BULK if d.gate is Reason.CATCH_UP else e.definition.priority
+            for e, d in zip(entries, decisions, strict=True)
         ]
         return {
             **guards(held[part] for part in {entry.part for entry in entries}),
@@ -211,15 +215,13 @@ class Gun:
             "revision": int8s([e.revision for e in entries]),
             "tenant": int8s([e.tenant for e in entries]),
             "queue": texts([e.definition.queue for e in entries]),
-            "priority": int8s(
+            "priority": int8s(priorities),
+            "tag": int8s(
                 [
-                    Priority.BULK
-                    if d.gate is Reason.CATCH_UP
-                    else e.definition.priority
-                    for e, d in zip(entries, decisions, strict=True)
+                    self._tags.draw(e.tenant, moment.now, e.definition.queue, priority)
+                    for e, priority in zip(entries, priorities, strict=True)
                 ]
             ),
-            "tag": int8s([self._tags.draw(e.tenant, moment.now) for e in entries]),
             "fence": int8s([held[e.part].fence for e in entries]),
             "skip": int8s([d.skip or 0 for d in decisions]),
             "bounded": bools(
@@ -230,9 +232,10 @@ class Gun:
             ),
             "next_for": int8s([d.following or 0 for d in decisions]),
             "next_due": int8s(next_dues),
-            "gated_n": [n for n, _, _ in gated],
-            "gate": [key for _, key, _ in gated],
-            "gate_reason": [reason for _, _, reason in gated],
+            "gated_n": [n for n, _, _, _ in gated],
+            "gate": [key for _, key, _, _ in gated],
+            "gate_reason": [reason for _, _, reason, _ in gated],
+            "gates_left": [left for _, _, _, left in gated],
             "slot_n": [n for n, d in enumerate(decisions) if d.slot],
             "now": moment.override,
             "slice": moment.slice,
@@ -258,7 +261,7 @@ class Gun:
                 self._not_found(entry, moment)
                 continue
             self._cache.forget(entry)
-            if verdict == 0 and gate_of(decision) is not None:
+            if verdict == 0 and gate_of(entry, decision) is not None:
                 fired.waiting = True
             elif verdict == 0:
                 fired.readied += 1
@@ -299,13 +302,21 @@ class Gun:
         self._cache.put(entry)
 
 
-def gate_of(decision: Decision) -> tuple[str, int] | None:
-    """Return the key and the reason of the gate behind which a run waits."""
+def gate_of(entry: Entry, decision: Decision) -> tuple[str, int, str] | None:
+    """Return the key and the reason of the gate behind which a run waits.
+
+    And those behind that, as one text. Who lets in by the gate of one job adds those of
+    its limits.
+    """
     if decision.gate is not None:
-        return decision.gate.label, int(decision.gate)
-    if decision.held is not None:
-        return decision.held.key, int(decision.held.reason)
-    return None
+        return decision.gate.label, int(decision.gate), ""
+    gates: tuple[Gate, ...] = () if decision.held is None else (decision.held,)
+    if entry.definition.limited:
+        policy = entry.definition.policy
+        gates += limits_of(policy, tenant=entry.tenant, job=entry.job_id)
+    if not gates:
+        return None
+    return gates[0].key, int(gates[0].reason), written(gates[1:])
 
 
 def is_missed(entry: Entry, now: Millis) -> bool:

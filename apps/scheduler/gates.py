@@ -22,7 +22,7 @@ from apps.scheduler.fire import Decision
 from apps.scheduler.store import Ripe
 from chrono.rules import breaker
 from chrono.rules.breaker import Breaker, BreakerState
-from chrono.rules.gates import Gate, parse_gate
+from chrono.rules.gates import LIMITS, Gate, limit_of, parse_gate
 from chrono.rules.instants import SECOND, Millis
 from chrono.rules.lease import LEASE_TTL
 from chrono.rules.states import Reason
@@ -32,11 +32,16 @@ log = logging.getLogger("chrono.scheduler")
 
 STEP: Millis = 250
 LOOK_EVERY: Millis = 30_000
+WALK_EVERY: Millis = 5_000
 """How often it looks whether something waits that nobody told of."""
+LIMITS_EVERY: Millis = 100
+"""How often it looks whether a run has ended that others wait for."""
 ALERT: Millis = 3 * SECOND
 """So long after a gate was opened a leader may still put runs behind it."""
 MOST_GATES = 500
 MOST_RUNS = 500
+MOST_AT_ONCE = 50
+"""How many gates a step looks at: what is due now fires in between."""
 NAMES = 50_000
 _ADMIT = {
     Reason.CIRCUIT_OPEN: store.admit_freed,
@@ -124,7 +129,7 @@ class Gates:
         self._names |= {key: identity(target) for key, target in found.items()}
 
 
-class Keeper:
+class Gatekeeper:
     """Lets in what waits behind the gates, where this process leads partition 0."""
 
     def __init__(self, conn: Connection, cache: Cache, gates: Gates) -> None:
@@ -134,6 +139,10 @@ class Keeper:
         self._next: Millis = 0
         self._next_walk: Millis = 0
         self._alert_until: Millis = 0
+        self._after = ""
+        """Where the walk along the gates stands."""
+        self._limits = False
+        """Whether it has met the gate of a limit."""
 
     def notice(self) -> None:
         """Look with the next step: something waits, or may go on."""
@@ -148,6 +157,7 @@ class Keeper:
         fired = Fired()
         self._next = moment.now + LOOK_EVERY
         if 0 not in self._cache.held:
+            self._after = ""
             return fired
         if self._gates.any_shut:
             self._alert_until = moment.now + ALERT
@@ -158,8 +168,11 @@ class Keeper:
                 self._walk(moment, fired)
         except BUSY as error:
             log.warning("gates wait: %s", str(error).partition("\n")[0])
+        self._next = self._next_walk
         if self._gates.any_shut or fired.readied or moment.now < self._alert_until:
-            self._next = moment.now + STEP
+            self._next = min(self._next, moment.now + STEP)
+        if fired.waiting:
+            self._next = self._next_walk = moment.now
         return fired
 
     def _let_in(self, moment: Moment, fired: Fired) -> None:
@@ -178,14 +191,14 @@ class Keeper:
                 into=moment.slice,
                 now=moment.override,
             )
-            _count(fired, queues)
+            fired.count(queues)
 
     def _ramp(self, gate: Gate, ripe: Ripe, moment: Moment, fired: Fired) -> None:
         circuit = Breaker(
             state=ripe.state, changed_at=ripe.changed_at, let_in=ripe.let_in
         )
         most = min(MOST_RUNS, breaker.ramp(circuit, moment.now))
-        queues: list[str] = []
+        queues: list[str | None] = []
         if most:
             queues = store.admit_ramp(
                 self._conn,
@@ -195,7 +208,7 @@ class Keeper:
                 into=moment.slice,
                 now=moment.override,
             )
-            _count(fired, queues)
+            fired.count(queues)
         drained = len(queues) < most and breaker.may_close(circuit, moment.now)
         if drained and store.close_circuit(self._conn, gate=gate, now=moment.override):
             facts = {"tenant": gate.tenant, "target": gate.name}
@@ -203,27 +216,36 @@ class Keeper:
             self._gates.look()
 
     def _walk(self, moment: Moment, fired: Fired) -> None:
-        """Let in what lies behind gates that are open."""
-        self._next_walk = moment.now + LOOK_EVERY
-        after = ""
-        while keys := store.list_gates(self._conn, after=after, limit=MOST_GATES):
-            after = keys[-1]
-            for gate in filter(None, map(parse_gate, keys)):
-                if self._gates.is_shut(gate):
-                    continue
-                admit = _ADMIT[gate.reason]
-                queues = admit(
-                    self._conn,
-                    gate=gate,
-                    limit=MOST_RUNS,
-                    into=moment.slice,
-                    now=moment.override,
+        """Let in what lies behind gates that are open, and behind those of limits.
+
+        Some of the gates that hold anything, and the next ones with the next step.
+        """
+        keys = store.list_gates(self._conn, after=self._after, limit=MOST_AT_ONCE)
+        gates = [gate for gate in map(parse_gate, keys) if gate is not None]
+        for gate in gates:
+            if not self._gates.is_shut(gate):
+                fired.count(self._admit(gate, moment))
+        self._limits |= any(gate.reason in LIMITS for gate in gates)
+        if len(keys) == MOST_AT_ONCE:
+            self._after, self._next_walk = keys[-1], moment.now
+            return
+        # While runs wait for a limit somebody has to look whether others have ended.
+        self._next_walk = moment.now + (LIMITS_EVERY if self._limits else WALK_EVERY)
+        self._after, self._limits = "", False
+
+    def _admit(self, gate: Gate, moment: Moment) -> list[str | None]:
+        into, now = moment.slice, moment.override
+        if gate.reason not in LIMITS:
+            admit = _ADMIT[gate.reason]
+            return admit(self._conn, gate=gate, limit=MOST_RUNS, into=into, now=now)
+        limit = limit_of(gate)
+        with self._conn.transaction():
+            if not store.try_gate(self._conn, gate=gate):
+                return []
+            if gate.reason is Reason.RATE_LIMIT:
+                return store.admit_rate(
+                    self._conn, gate=gate, limit=limit, into=into, now=now
                 )
-                _count(fired, queues)
-            if len(keys) < MOST_GATES:
-                break
-
-
-def _count(fired: Fired, queues: Sequence[str]) -> None:
-    fired.readied += len(queues)
-    fired.queues.update(queues)
+            return store.admit_concurrency(
+                self._conn, gate=gate, limit=limit.limit, into=into, now=now
+            )

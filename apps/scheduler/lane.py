@@ -24,6 +24,7 @@ from apps.scheduler.cache import Cache, Definition
 from apps.scheduler.load import Loader
 from apps.scheduler.places import Places
 from apps.scheduler.store import Live, Waiting
+from chrono.rules.gates import limits_of, written
 from chrono.rules.instants import SECOND, Millis
 from chrono.rules.overlap import Check
 from chrono.rules.partitions import PARTITIONS
@@ -65,6 +66,8 @@ class _Admission:
     slot: bool
     max_delay: Millis = 0
     """How long after its due instant a run may begin; 0 for any time."""
+    gates: str = ""
+    """The gates of limits that its runs have to pass."""
 
 
 class Lane:
@@ -167,8 +170,7 @@ class Lane:
             return
         if gate.reason is Reason.CATCH_UP:
             self._tokens -= len(queues)
-        fired.readied += len(queues)
-        fired.queues.update(queues)
+        fired.count(queues)
         fired.stale |= {one.job.part for one in wanted} - held
 
     def _let_in_apart(
@@ -212,11 +214,19 @@ class Lane:
 
         At the first one that is not, the runs that may be let in were used up.
         """
+        definitions = self._loader.definitions({(j.job_id, j.revision) for j in jobs})
         if gate.reason is Reason.PAUSED:
             # They have their place already: they were running before.
-            every = [_Admission(job=job, count=MOST_JOBS, slot=False) for job in jobs]
+            every = [
+                _Admission(
+                    job=job,
+                    count=MOST_JOBS,
+                    slot=False,
+                    gates=_limits(job, definitions.get((job.job_id, job.revision))),
+                )
+                for job in jobs
+            ]
             return every, len(jobs)
-        definitions = self._loader.definitions({(j.job_id, j.revision) for j in jobs})
         known = [
             (job, definitions[job.job_id, job.revision])
             for job in jobs
@@ -242,7 +252,13 @@ class Lane:
                 most -= free
                 late = definition.policy.max_delay or 0
                 admissions.append(
-                    _Admission(job=job, count=free, slot=slot, max_delay=late)
+                    _Admission(
+                        job=job,
+                        count=free,
+                        slot=slot,
+                        max_delay=late,
+                        gates=_limits(job, definition),
+                    )
                 )
         return admissions, len(jobs)
 
@@ -302,6 +318,14 @@ class Lane:
             "count": [one.count for one in wanted],
             "slot": [one.slot for one in wanted],
             "max_delay": [one.max_delay for one in wanted],
+            "gates": [one.gates for one in wanted],
             "slice": moment.slice,
             "now": moment.override,
         }
+
+
+def _limits(job: Waiting, definition: Definition | None) -> str:
+    if definition is None or not definition.limited:
+        return ""
+    gates = limits_of(definition.policy, tenant=job.tenant, job=job.job_id)
+    return written(gates)

@@ -47,6 +47,8 @@ class Seen:
     slice: int
     horizon: Millis
     gates: int
+    heads: Mapping[tuple[str, int], int]
+    """The fair tags of the runs that are next, by queue and priority."""
     lost: list[Term]
     """Terms that are over: another one has begun in their partition."""
 
@@ -156,6 +158,11 @@ class Loader:
             slice=looks[0].slice,
             horizon=looks[0].horizon,
             gates=looks[0].gates,
+            heads={
+                (queue, priority): tag
+                for look in looks
+                for queue, priority, tag in look.heads
+            },
             lost=lost,
         )
 
@@ -337,4 +344,5 @@ def _definition(row: RevisionRow) -> Definition | None:
         bound=policies.max_concurrent_runs or 1,
         queue=row.queue,
         priority=row.priority,
+        limited=policies.concurrency_key is not None or policies.rate_limit is not None,
     )

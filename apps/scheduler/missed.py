@@ -168,7 +168,14 @@ class Misser:
             "revision": int8s([e.revision for e in entries]),
             "tenant": int8s([e.tenant for e in entries]),
             "queue": texts([e.definition.queue for e in entries]),
-            "tag": int8s([self._tags.draw(e.tenant, moment.now) for e in entries]),
+            "tag": int8s(
+                [
+                    self._tags.draw(
+                        e.tenant, moment.now, e.definition.queue, Priority.BULK
+                    )
+                    for e in entries
+                ]
+            ),
             "fence": int8s([held[e.part].fence for e in entries]),
             "shift": int8s([e.definition.offset for e in entries]),
             "next_for": int8s([plan.following or 0 for _, plan in plans]),

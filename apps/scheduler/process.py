@@ -81,7 +81,7 @@ class Scheduler:
         with contextlib.ExitStack() as stack:
             hot = stack.enter_context(connect_fire(self._url, name=FIRING))
             ear = stack.enter_context(connect_listener(self._url, name="chrono ear"))
-            notify.listen(ear, notify.JOBS, notify.LEADERSHIP)
+            notify.listen(ear, notify.JOBS, notify.LEADERSHIP, notify.GATES)
             # A session of its own: a notice that came with the answer to a statement
             # would not be seen on the socket.
             mouth = stack.enter_context(
@@ -181,15 +181,24 @@ class Scheduler:
                 leadership.retake(lost)
             if step.queues:
                 voice.say(notify.READY, step.queues)
+            if step.held:
+                voice.say(notify.GATES, ())
             heard = voice.flush_in()
             wait = step.wait / 1000 if heard is None else min(step.wait / 1000, heard)
             if self.waiter.wait(wait, ear.fileno()):
-                for channel in notify.hear(ear):
-                    if channel == notify.JOBS:
-                        dispatcher.notice()
-                    else:
-                        leadership.look()
+                self._hear(ear, dispatcher, leadership)
             voice.flush()
+
+    def _hear(
+        self, ear: Connection, dispatcher: Dispatcher, leadership: Leadership
+    ) -> None:
+        for channel in notify.hear(ear):
+            if channel == notify.JOBS:
+                dispatcher.notice()
+            elif channel == notify.GATES:
+                dispatcher.notice_gates()
+            else:
+                leadership.look()
 
     def _hear_leadership(self, dispatcher: Dispatcher, leadership: Leadership) -> None:
         while True:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.runtime import sql
-from apps.runtime.locks import MEMBER_LOCKS, PARTITION_LOCKS, UPKEEP_LOCKS
+from apps.runtime.locks import GATE_LOCKS, MEMBER_LOCKS, PARTITION_LOCKS, UPKEEP_LOCKS
 from apps.runtime.sessions import Connection
 from chrono.rules.breaker import BreakerState
-from chrono.rules.gates import Gate
+from chrono.rules.gates import Gate, Limit
 from chrono.rules.instants import Millis, to_millis
 from chrono.rules.keys import scheduled_for_of
 
@@ -50,6 +50,9 @@ _SQL = {
         "admit_ramp",
         "admit_freed",
         "admit_resumed",
+        "admit_concurrency",
+        "admit_rate",
+        "try_gate",
         "close_circuit",
     )
 }
@@ -133,6 +136,8 @@ class Look:
     horizon: Millis
     gates: int
     """The number of the gates, which every opening and shutting raises."""
+    heads: Sequence[tuple[str, int, int]]
+    """Queue, priority and fair tag of the runs that are next; in one look of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +185,7 @@ class Waiting:
     revision: int
     paused: bool
     deleted: bool
+    tenant: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,10 +400,22 @@ def look_again(
             slice=current,
             horizon=to_millis(horizon),
             gates=gates,
+            heads=heads or (),
         )
-        for part, fence, term, epoch, full_epoch, due, current, horizon, gates in _SQL[
-            "look_again"
-        ].run(conn, {"parts": list(parts), "after": after, "before": before})
+        for (
+            part,
+            fence,
+            term,
+            epoch,
+            full_epoch,
+            due,
+            current,
+            horizon,
+            gates,
+            heads,
+        ) in _SQL["look_again"].run(
+            conn, {"parts": list(parts), "after": after, "before": before}
+        )
     ]
 
 
@@ -494,10 +512,11 @@ def miss_if_held(conn: Connection, *, bucket: str, batch: dict[str, Any]) -> Mis
 
 def admit_if_held(
     conn: Connection, *, batch: dict[str, Any]
-) -> tuple[frozenset[int], list[str]]:
+) -> tuple[frozenset[int], list[str | None]]:
     """Let the first waiting runs of jobs in; run it on a hot session only.
 
-    Returns the partitions that hold, and the queue of each run that was let in.
+    Returns the partitions that hold, and the queue of each run that was let in; None
+    for one that went on to the gate of a limit.
     """
     [(held, queues)] = _SQL["admit_if_held"].run(conn, batch)
     return frozenset(held or ()), list(queues or ())
@@ -514,9 +533,14 @@ def list_waiting(
     )
     return [
         Waiting(
-            part=part, job_id=job, revision=revision, paused=paused, deleted=deleted
+            part=part,
+            job_id=job,
+            revision=revision,
+            paused=paused,
+            deleted=deleted,
+            tenant=tenant,
         )
-        for part, job, revision, paused, deleted in rows
+        for part, job, revision, paused, deleted, tenant in rows
     ]
 
 
@@ -604,10 +628,10 @@ def list_gates(conn: Connection, *, after: str, limit: int) -> list[str]:
 
 def admit_probes(
     conn: Connection, *, gate: Gate, ttl: Millis, into: int, now: Millis | None
-) -> list[str]:
+) -> list[str | None]:
     """Let runs in to probe a target, if its circuit is ripe; return their queues.
 
-    ``into`` is the current slice, here and below.
+    None stands for one that went on to another gate. ``into`` is the current slice.
     """
     rows = _SQL["admit_probes"].run(
         conn, {**_of_gate(gate), "ttl": ttl, "slice": into, "now": now}
@@ -623,7 +647,7 @@ def admit_ramp(
     count: int,
     into: int,
     now: Millis | None,
-) -> list[str]:
+) -> list[str | None]:
     """Let the next runs in by a closing circuit, if it is as it was; return queues."""
     rows = _SQL["admit_ramp"].run(
         conn,
@@ -641,7 +665,7 @@ def admit_ramp(
 
 def admit_freed(
     conn: Connection, *, gate: Gate, limit: int, into: int, now: Millis | None
-) -> list[str]:
+) -> list[str | None]:
     """Let runs in that wait for a target whose circuit is closed; return queues."""
     rows = _SQL["admit_freed"].run(
         conn, {**_of_gate(gate), "limit": limit, "slice": into, "now": now}
@@ -651,10 +675,50 @@ def admit_freed(
 
 def admit_resumed(
     conn: Connection, *, gate: Gate, limit: int, into: int, now: Millis | None
-) -> list[str]:
+) -> list[str | None]:
     """Let runs in that wait for a queue which goes on; return their queues."""
     rows = _SQL["admit_resumed"].run(
         conn, {**_of_gate(gate), "limit": limit, "slice": into, "now": now}
+    )
+    return [queue for (queue,) in rows]
+
+
+def try_gate(conn: Connection, *, gate: Gate) -> bool:
+    """Take a gate's lock until the transaction ends; return whether it was free."""
+    [(taken,)] = _SQL["try_gate"].run(conn, {"class": GATE_LOCKS, "gate": gate.key})
+    return bool(taken)
+
+
+def admit_concurrency(
+    conn: Connection, *, gate: Gate, limit: int, into: int, now: Millis | None
+) -> list[str | None]:
+    """Let runs in of which only so many may be at once; return as admit_probes does.
+
+    In the transaction that has the gate's lock.
+    """
+    rows = _SQL["admit_concurrency"].run(
+        conn, {"gate": gate.key, "limit": limit, "slice": into, "now": now}
+    )
+    return [queue for (queue,) in rows]
+
+
+def admit_rate(
+    conn: Connection, *, gate: Gate, limit: Limit, into: int, now: Millis | None
+) -> list[str | None]:
+    """Let runs in as many as their rate allows; return as admit_probes does.
+
+    In the transaction that has the gate's lock.
+    """
+    rows = _SQL["admit_rate"].run(
+        conn,
+        {
+            "gate": gate.key,
+            "limit": limit.limit,
+            "period": limit.period,
+            "drops": limit.drops,
+            "slice": into,
+            "now": now,
+        },
     )
     return [queue for (queue,) in rows]
 

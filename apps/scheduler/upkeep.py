@@ -14,7 +14,8 @@ from apps.jobs.failures import Failures
 from apps.jobs.watch import Watch
 from apps.queue import withdrawals
 from apps.queue.rotation import Rotation
-from apps.runs import days, slots
+from apps.queue.store import purge_passes
+from apps.runs import days, slots, targets
 from apps.runtime import requests
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
@@ -24,7 +25,7 @@ from apps.tenants.actor import Actor
 from apps.timers import buckets
 from apps.timers.store import read_dispatch_state
 from chrono.rules.errors import ChronoError
-from chrono.rules.instants import Millis
+from chrono.rules.instants import DAY, Millis
 
 log = logging.getLogger("chrono.upkeep")
 
@@ -121,10 +122,11 @@ class Upkeep(Keeper):
             *days.drop_old_days(conn, now=now),
         ):
             log.info("dropped %s", dropped)
-        for purge in (days.purge_kept, watch.purge):
+        for purge in (days.purge_kept, watch.purge, targets.purge):
             while purge(conn, now=now):
                 pass
         slots.clear_lost(conn)
+        purge_passes(conn, before=now - DAY)
         requests.purge(conn)
 
     def _make_room(self, conn: Connection, now: Millis) -> None:

@@ -12,7 +12,11 @@ from apps.tenants.event import Event
 from apps.tenants.keys import checked_name
 from apps.tenants.models import Tenant
 from chrono.rules.cron import check_zone
+from chrono.rules.errors import BadValue
 from chrono.rules.instants import from_millis
+
+LEAST_WEIGHT = 0.1
+MOST_WEIGHT = 10.0
 
 
 def create_tenant(name: str, *, actor: Actor, reason: str = "") -> Tenant:
@@ -68,6 +72,44 @@ def change_timezone(
             object_id=str(tenant),
             before={"timezone": before},
             after={"timezone": timezone},
+            reason=reason,
+        )
+        audit.record(raw_connection(), actor=actor, events=[event])
+    return True
+
+
+def change_weight(
+    tenant: int, weight: float, *, actor: Actor, reason: str = ""
+) -> bool:
+    """Set a tenant's share beside others; return whether it was another.
+
+    Runs that come due half a minute later go by it. Raises Forbidden, TenantNotFound,
+    BadValue.
+    """
+    actor.require(Scope.ADMIN)
+    if actor.tenant is not None:
+        raise Forbidden("Whoever belongs to a tenant does not set its share.")
+    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise BadValue(
+            f"A weight is between {LEAST_WEIGHT} and {MOST_WEIGHT}.", field="weight"
+        )
+    with transaction.atomic():
+        rows = Tenant.objects.select_for_update(no_key=True).filter(pk=tenant)
+        found = rows.first()
+        if found is None:
+            raise TenantNotFound
+        before = found.weight
+        if weight == before:
+            return False
+        found.weight = weight
+        found.save(update_fields=["weight"])
+        event = Event(
+            tenant=tenant,
+            action="tenant.change",
+            object_kind="tenant",
+            object_id=str(tenant),
+            before={"weight": before},
+            after={"weight": weight},
             reason=reason,
         )
         audit.record(raw_connection(), actor=actor, events=[event])

@@ -23,10 +23,21 @@ class Tenant(models.Model):
         db_default="UTC",
         help_text="Of a new cron job that names none.",
     )
+    weight = models.FloatField(
+        default=1.0,
+        db_default=1.0,
+        help_text="The share of the workers beside other tenants who want them, too.",
+    )
     created_at = models.DateTimeField()
 
     class Meta:
         db_table = "chrono_tenant"
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(weight__gte=0.1, weight__lte=10),
+                name="chrono_tenant_weight",
+            ),
+        ]
 
     @override
     def __str__(self) -> str:

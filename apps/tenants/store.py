@@ -13,6 +13,7 @@ from chrono.rules.instants import Millis
 
 _FIND_KEY = sql.load("tenants", "find_key")
 _FIND_TIMEZONE = sql.load("tenants", "find_timezone")
+_LIST_WEIGHTS = sql.load("tenants", "list_weights")
 _TOUCH_KEY = sql.load("tenants", "touch_key")
 _INSERT_AUDIT_EVENTS = sql.load("tenants", "insert_audit_events")
 
@@ -29,6 +30,11 @@ class FoundKey:
     expired: bool
     idle: bool
     """Its last use is a minute old, and the session may write."""
+
+
+def list_weights(conn: Connection) -> dict[int, float]:
+    """Return the weights of the tenants that have not the usual one, which is 1."""
+    return dict(_LIST_WEIGHTS.run(conn))
 
 
 def find_key(conn: Connection, *, ident: str, now: Millis | None) -> FoundKey | None:

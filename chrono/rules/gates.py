@@ -1,9 +1,18 @@
-"""What the gates are called behind which runs of several jobs wait."""
+"""What the gates are called behind which runs of several jobs wait.
+
+A gate's key names all that is needed to let somebody in: whose it is, what it is of,
+and its limit. So jobs with the same key and limit share a gate, and who lets in has no
+job to read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
+from chrono.rules.instants import Millis
+from chrono.rules.policy import Policy
 from chrono.rules.states import Reason
 
 
@@ -14,7 +23,7 @@ class Gate:
     reason: Reason
     tenant: int
     name: str
-    """The target, the queue, or the key."""
+    """The target, the queue, the limit and the key."""
 
     @property
     def key(self) -> str:
@@ -22,7 +31,58 @@ class Gate:
         return f"{self.reason.label}/{self.tenant}/{self.name}"
 
 
-_KINDS = {one.label: one for one in (Reason.CIRCUIT_OPEN, Reason.QUEUE_PAUSED)}
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What the gate of a limit lets in."""
+
+    limit: int
+    period: Millis
+    """Within this long; 0 where it is about how many there are at once."""
+    drops: bool
+    """Whether what is above it is skipped."""
+    of: str
+    """The key, or the job."""
+
+
+_KINDS = {
+    one.label: one
+    for one in (
+        Reason.CIRCUIT_OPEN,
+        Reason.QUEUE_PAUSED,
+        Reason.RATE_LIMIT,
+        Reason.CONCURRENCY_LIMIT,
+    )
+}
+LIMITS = frozenset({Reason.RATE_LIMIT, Reason.CONCURRENCY_LIMIT})
+"""Gates that are never open: each run is let in by itself."""
+
+
+def limits_of(policy: Policy, *, tenant: int, job: UUID) -> tuple[Gate, ...]:
+    """Return the gates that each run of a job has to pass, in their order."""
+    gates = []
+    key = policy.concurrency_key
+    if policy.rate_limit is not None:
+        rate, of = policy.rate_limit, f"job {job}" if key is None else f"key {key}"
+        name = f"{rate.limit}/{rate.period}/{policy.on_limit}/{of}"
+        gates.append(Gate(Reason.RATE_LIMIT, tenant, name))
+    if key is not None:
+        name = f"{policy.concurrency_limit or 1}/{key}"
+        gates.append(Gate(Reason.CONCURRENCY_LIMIT, tenant, name))
+    return tuple(gates)
+
+
+def limit_of(gate: Gate) -> Limit:
+    """Return what the gate of a limit lets in; ValueError for another gate."""
+    if gate.reason is Reason.RATE_LIMIT:
+        limit, period, on_limit, of = gate.name.split("/", 3)
+        return Limit(int(limit), int(period), on_limit == "drop", of)
+    limit, of = gate.name.split("/", 1)
+    return Limit(int(limit), 0, False, f"key {of}")
+
+
+def written(gates: Sequence[Gate]) -> str:
+    """Return gates as one text, as they are given to a statement; empty for none."""
+    return "\n".join(gate.key for gate in gates)
 
 
 def parse_gate(key: str) -> Gate | None:
@@ -31,4 +91,10 @@ def parse_gate(key: str) -> Gate | None:
     tenant, _, name = rest.partition("/")
     if kind not in _KINDS or not tenant.isdecimal():
         return None
-    return Gate(_KINDS[kind], int(tenant), name)
+    gate = Gate(_KINDS[kind], int(tenant), name)
+    if gate.reason in LIMITS:
+        try:
+            limit_of(gate)
+        except ValueError:
+            return None
+    return gate

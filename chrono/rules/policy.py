@@ -12,7 +12,7 @@ from typing import Any, Literal, cast, get_args
 
 from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadValue
-from chrono.rules.instants import SECOND, Millis
+from chrono.rules.instants import DAY, SECOND, Millis
 
 type CatchupPolicy = Literal["skip", "run_once", "run_all", "deadline"]
 type OverlapPolicy = Literal[
@@ -20,13 +20,19 @@ type OverlapPolicy = Literal[
 ]
 
 type Delivery = Literal["at_least_once", "at_most_once"]
+type OnLimit = Literal["wait", "drop"]
 
 CATCHUP_POLICIES: tuple[str, ...] = get_args(CatchupPolicy.__value__)
 OVERLAP_POLICIES: tuple[str, ...] = get_args(OverlapPolicy.__value__)
 DELIVERIES: tuple[str, ...] = get_args(Delivery.__value__)
+ON_LIMIT: tuple[str, ...] = get_args(OnLimit.__value__)
 MOST_CONCURRENT = 1_000
 MOST_REMAINING = 1_000_000
 MOST_FAILURES = 100
+MOST_OF_A_KEY = 1_000
+MOST_OF_A_PERIOD = 1_000
+LONGEST_KEY = 200
+LONGEST_PERIOD: Millis = DAY
 
 OVERLAP_ALIASES = {
     "forbid": "skip",
@@ -37,6 +43,14 @@ OVERLAP_ALIASES = {
     "cancel_in_progress": "cancel_other",
 }
 """What other schedulers call an overlap policy, read in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """How many runs may begin within any stretch of time of this length."""
+
+    limit: int
+    period: Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +75,14 @@ class Policy:
     """How long an attempt may take before it is reported."""
     max_time_since_success: Millis | None = None
     """How long the job may go without a success before that is reported."""
+    concurrency_key: str | None = None
+    """What its runs share with those of other jobs of the tenant."""
+    concurrency_limit: int | None = None
+    """How many runs of the key may be ready or in execution; None is 1."""
+    rate_limit: RateLimit | None = None
+    """How many runs may begin; of the key, where there is one, else of the job."""
+    on_limit: OnLimit = "wait"
+    """What becomes of a run above the rate."""
 
 
 DEFAULT = Policy()
@@ -70,6 +92,7 @@ _NUMBERS = {
     "max_concurrent_runs": MOST_CONCURRENT,
     "remaining_runs": MOST_REMAINING,
     "pause_on_failure": MOST_FAILURES,
+    "concurrency_limit": MOST_OF_A_KEY,
 }
 
 
@@ -85,7 +108,19 @@ def from_json(data: Mapping[str, Any]) -> Policy:
         delivery=cast(Delivery, _word(data, "delivery", DELIVERIES)),
         **{name: _duration(data, name) for name in _DURATIONS},
         **{name: _number(data, name, most) for name, most in _NUMBERS.items()},
+        concurrency_key=_key(data),
+        rate_limit=_rate(data),
+        on_limit=cast(OnLimit, _word(data, "on_limit", ON_LIMIT)),
     )
+    if policy.concurrency_limit is not None and policy.concurrency_key is None:
+        raise BadValue(
+            "concurrency_limit is of a concurrency_key, and there is none.",
+            field="concurrency_limit",
+        )
+    if policy.on_limit == "drop" and policy.rate_limit is None:
+        raise BadValue(
+            "on_limit drop is about a rate_limit, and there is none.", field="on_limit"
+        )
     if policy.catchup_policy == "deadline" and policy.max_delay is None:
         raise BadValue(
             "catchup_policy deadline needs max_delay: how late a run may begin.",
@@ -107,6 +142,11 @@ def all_fields(policy: Policy) -> dict[str, Any]:
     for name in _DURATIONS:
         if shown[name] is not None:
             shown[name] = format_duration(shown[name])
+    if policy.rate_limit is not None:
+        shown["rate_limit"] = {
+            "limit": policy.rate_limit.limit,
+            "period": format_duration(policy.rate_limit.period),
+        }
     return shown
 
 
@@ -154,3 +194,44 @@ def _number(data: Mapping[str, Any], name: str, most: int) -> Any:
     if type(value) is not int or not 1 <= value <= most:
         raise BadValue(f"{name} is a whole number from 1 to {most}.", field=name)
     return value
+
+
+def _key(data: Mapping[str, Any]) -> str | None:
+    value = data.get("concurrency_key")
+    if value is None:
+        return None
+    if (
+        not isinstance(value, str)
+        or not 0 < len(value) <= LONGEST_KEY
+        or not value.isprintable()
+    ):
+        raise BadValue(
+            f"concurrency_key is text of 1 to {LONGEST_KEY} printable characters.",
+            field="concurrency_key",
+        )
+    return value
+
+
+def _rate(data: Mapping[str, Any]) -> RateLimit | None:
+    value = data.get("rate_limit")
+    if value is None:
+        return None
+    field = "rate_limit"
+    if isinstance(value, str) and "/" in value:
+        count, _, length = value.partition("/")
+        number = int(count) if count.isdecimal() and len(count) < 9 else count
+        value = {"limit": number, "period": length}
+    if not isinstance(value, Mapping) or set(value) != {"limit", "period"}:
+        raise BadValue(
+            'rate_limit is an object: {"limit": 10, "period": "1m"}.', field=field
+        )
+    limit = value["limit"]
+    if type(limit) is not int or not 1 <= limit <= MOST_OF_A_PERIOD:
+        raise BadValue(
+            f"limit is a whole number from 1 to {MOST_OF_A_PERIOD}.",
+            field=f"{field}.limit",
+        )
+    period = parse_duration(value["period"], field=f"{field}.period")
+    if not SECOND <= period <= LONGEST_PERIOD:
+        raise BadValue("period is between 1s and 1d.", field=f"{field}.period")
+    return RateLimit(limit, period)

@@ -137,6 +137,11 @@ class Reason(IntEnum):
     """It waits in the lane of missed and backfilled runs, which has a rate of its own.
     """
 
+    RATE_LIMIT = 32
+    """As many runs as its rate allows have begun lately."""
+    CONCURRENCY_LIMIT = 33
+    """As many runs of its key as may are ready or in execution."""
+
     @property
     def label(self) -> str:
         """Return the public word for the reason."""

@@ -82,6 +82,28 @@ def overlapping(policy: OverlapPolicy, most: int | None) -> str:
     return f"While {live} live, {text}."
 
 
+def limiting(policies: Policy) -> str:
+    """Return how many runs may be under way and begin besides the job's own bound."""
+    said = []
+    key = policies.concurrency_key
+    if key is not None:
+        most = policies.concurrency_limit or 1
+        said.append(f"Of the key {key} {_runs(most)} may be under way at once.")
+    if policies.rate_limit is not None:
+        rate = policies.rate_limit
+        of = "the job" if key is None else "the key"
+        then = "waits" if policies.on_limit == "wait" else "is skipped"
+        said.append(
+            f"{_runs(rate.limit).capitalize()} of {of} may begin in any "
+            f"{duration(rate.period)}; what is above that {then}."
+        )
+    return " ".join(said) or "None besides."
+
+
+def _runs(count: int) -> str:
+    return "one run" if count == 1 else f"{count} runs"
+
+
 def delivered(policy: Policy) -> str:
     """Return what becomes of a run whose worker is lost."""
     if policy.delivery == "at_most_once":

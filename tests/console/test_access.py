@@ -103,6 +103,16 @@ def test_a_tenant_is_made_once(client, conn):
     assert audited(conn) == [("tenant.create", "ada", "new")]
 
 
+def test_a_tenant_s_weight_is_changed_with_a_reason(client, conn):
+    address = reverse("admin:chrono_tenants_tenant_change", args=[1])
+    assert fields_of(client.get(address).content.decode())["weight"] == "1.0"
+    sent = {"timezone": "UTC", "weight": "2.5", "reason": "they pay"}
+    listed = client.post(address, sent, follow=True).content.decode()
+    assert "the weight is now 2.5" in listed
+    assert conn.execute("SELECT weight FROM chrono_tenant").fetchall() == [(2.5,)]
+    assert client.post(address, {**sent, "weight": "11"}).status_code == 422
+
+
 def test_a_tenant_s_time_zone_is_changed_with_a_reason(client, conn):
     address = reverse("admin:chrono_tenants_tenant_change", args=[1])
     assert fields_of(client.get(address).content.decode())["timezone"] == "UTC"

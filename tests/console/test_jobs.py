@@ -117,6 +117,21 @@ def test_the_limits_of_a_task_are_those_that_were_typed(client):
     assert "progress_deadline is between" in refused.content.decode()
 
 
+def test_a_rate_is_typed_and_shown_as_a_number_in_a_time(client):
+    rate = {"rate_limit": "10/90s", "on_limit": "drop"}
+    answer = send(client, page("add"), **NEW, **rate)
+    assert answer.status_code == 302, answer.context_data["form"].errors
+    address = answer.headers["Location"]
+    found = definition_fields(job_at(address))
+    assert found["rate_limit"] == {"limit": 10, "period": "90s"}
+    shown = client.get(address).content.decode()
+    typed = fields_of(shown)
+    assert {name: typed[name] for name in rate} == rate
+    assert "10 runs of the job may begin in any 90 seconds" in shown
+    refused = send(client, page("add"), **{**NEW, "key": "other"}, rate_limit="x/1m")
+    assert list(refused.context_data["form"].errors) == ["rate_limit"]
+
+
 DELAY = {"cron": "", "timezone": "", "fixed_delay": "5m"}
 ONE_RUN = {"remaining_runs": "1"}
 POLICIES = {
@@ -128,6 +143,8 @@ POLICIES = {
     "overlap_policy": "buffer_all",
     "max_concurrent_runs": 3,
     "pause_on_failure": 5,
+    "concurrency_key": "payroll provider",
+    "concurrency_limit": 3,
     "late_after": "5m",
     "max_runtime": "90m",
     "max_time_since_success": "36h",

@@ -11,7 +11,7 @@ from apps.jobs.definition import FIELDS, Definition, parse_definition
 from apps.jobs.errors import NotSupportedYet, UnknownField
 from chrono.rules.errors import BadSchedule, BadValue, UnknownTimezone
 from chrono.rules.instants import HOUR, MINUTE, parse_instant
-from chrono.rules.policy import OVERLAP_POLICIES, Policy
+from chrono.rules.policy import OVERLAP_POLICIES, Policy, RateLimit
 from chrono.rules.schedule import (
     CronSchedule,
     FixedDelay,
@@ -251,11 +251,14 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({**DELAY, "dst_gap": "skip"}, "dst_gap", "bad_value"),
     ({**DELAY, "dst_fold": "both"}, "dst_fold", "bad_value"),
     ({"catchup_policy": "deadline"}, "max_delay", "bad_value"),
+    ({"concurrency_limit": 3}, "concurrency_limit", "bad_value"),
+    ({"on_limit": "drop"}, "on_limit", "bad_value"),
     ({**ONCE, "catchup_policy": "deadline"}, "max_delay", "bad_value"),
 ]
 DURATIONS = ("max_delay", "late_after", "max_runtime", "max_time_since_success")
 NUMBERS = {"max_concurrent_runs": 1_000, "remaining_runs": 1_000_000}
 NUMBERS["pause_on_failure"] = 100
+NUMBERS["concurrency_limit"] = 1_000
 BAD_INSTANTS = [
     *("soon", "2027-01-01", "2027-01-01T00:00:00", "2027-02-30T00:00:00Z"),
     *("1969-12-31T23:59:59Z", "9999-01-01T00:00:00Z", "10000-01-01T00:00:00Z"),
@@ -298,6 +301,27 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         for value in ("", "60", "-1s", "1h\x00", "1e3s", "36601d", "9" * 400 + "s")
     ),
     *(
+        ({"concurrency_key": value}, "concurrency_key", "bad_value")
+        for value in (True, 0, "", "a\nb", "x" * 201, [], {})
+    ),
+    *(
+        ({"rate_limit": value}, "rate_limit", "bad_value")
+        for value in (True, 0, "", "10", [], {}, {"limit": 1}, {"a": 1, "b": 2})
+    ),
+    *(
+        ({"rate_limit": {"limit": value, "period": "1m"}}, field, "bad_value")
+        for field in ("rate_limit.limit",)
+        for value in (True, 0, -1, 1.0, "3", None, [], 1_001)
+    ),
+    ({"rate_limit": "x/1m"}, "rate_limit.limit", "bad_value"),
+    ({"rate_limit": "1/0s"}, "rate_limit.period", "bad_value"),
+    ({"rate_limit": "1/25h"}, "rate_limit.period", "bad_value"),
+    ({"rate_limit": "1/soon"}, "rate_limit.period", "bad_duration"),
+    *(
+        ({"on_limit": value, "rate_limit": "1/1m"}, "on_limit", "bad_value")
+        for value in (True, 0, "", "DROP", [], {})
+    ),
+    *(
         ({name: value}, name, "bad_value")
         for name, most in NUMBERS.items()
         for value in (True, 0, -1, 1.0, "3", "", [], {}, most + 1, 10**30, float("nan"))
@@ -334,6 +358,10 @@ def test_policies_are_taken_as_they_are_written():
         late_after="90s",
         max_runtime="PT1H30M",
         max_time_since_success="2d",
+        concurrency_key="provider",
+        concurrency_limit=3,
+        rate_limit={"limit": 10, "period": "1m"},
+        on_limit="drop",
     )
     assert job.policy == Policy(
         catchup_policy="deadline",
@@ -344,6 +372,13 @@ def test_policies_are_taken_as_they_are_written():
         late_after=90_000,
         max_runtime=HOUR + HOUR // 2,
         max_time_since_success=48 * HOUR,
+        concurrency_key="provider",
+        concurrency_limit=3,
+        rate_limit=RateLimit(10, 60_000),
+        on_limit="drop",
+    )
+    assert definition(interval="1m", rate_limit="5/2h").policy.rate_limit == RateLimit(
+        5, 2 * HOUR
     )
     assert definition(interval="1m").policy == Policy()
     assert definition(fixed_delay="5m", catchup_policy="run_once").policy == Policy()

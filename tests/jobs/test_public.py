@@ -119,6 +119,8 @@ rest = st.fixed_dictionaries(
         "overlap_policy": st.sampled_from([*OVERLAP_POLICIES, "Forbid"]),
         "max_concurrent_runs": st.integers(1, 1_000),
         "pause_on_failure": st.integers(1, 100),
+        "concurrency_key": st.sampled_from(["provider", "a/b c"]),
+        "rate_limit": st.just({"limit": 3, "period": "90s"}),
         "late_after": st.sampled_from(["90s", "PT1H"]),
         "max_runtime": st.just("1500ms"),
         "max_time_since_success": st.just("2d"),
@@ -180,7 +182,8 @@ def test_policies_are_shown_with_their_defaults(database):
     job = commands.create_job(definition(interval="1m"), now=NOON).job_id
     form = get_form(job)
     assert (form["catchup_policy"], form["delivery"]) == ("run_once", "at_least_once")
-    off = POLICY_FIELDS - {"catchup_policy", "delivery"}
+    assert form["on_limit"] == "wait"
+    off = POLICY_FIELDS - {"catchup_policy", "delivery", "on_limit"}
     assert {form[name] for name in off} == {None}
     commands.patch_job(job, {"max_delay": "90m", "pause_on_failure": 3}, now=NOON)
     form = get_form(job)

@@ -162,6 +162,7 @@ def test_letting_in_and_bulk_edits_in_opposite_orders_never_deadlock(
         "count": [1, 1, 1],
         "slot": [True, True, True],
         "max_delay": [0, 0, 0],
+        "gates": ["", "", ""],
         "slice": 0,
         "now": None,
     }

@@ -23,7 +23,7 @@ PARAMETER = re.compile(r"%\((\w+)\)s")
 HOT = re.compile(
     r"chrono_(timer|timer_far|ready|lease|run|occurrence|partition|job|job_revision"
     r"|withdrawn|slot|worker|attempt|breach|watched|blocked|run_kept"
-    r"|progress|lease_end|target|queue_pause)"
+    r"|progress|lease_end|target|queue_pause|pass)"
     r"(_[0-9]+|_default)?"
 )
 
@@ -87,6 +87,9 @@ FILL = """
             revision, tenant, part, priority, attempt, queue, gate, reason)
         SELECT now(), now(), md5(id::text)::uuid, id, n, 1, 1, 1, n % 64, 2, 1,
             'default', 'circuit_open/1/' || n % 100, 11 FROM n
+    ), passes AS (
+        INSERT INTO chrono_pass (gate, admitted_at, run_id, part)
+        SELECT 'concurrency_limit/1/9/' || n % 100, now(), id, n % 64 FROM n
     ), slots AS (
         INSERT INTO chrono_slot (part, job_id, run_id) SELECT n % 64, id, id FROM n
     ), workers AS (
@@ -101,7 +104,7 @@ ANALYZE = """
     ANALYZE chrono_timer, chrono_timer_far, chrono_ready, chrono_lease, chrono_run,
         chrono_occurrence, chrono_partition, chrono_job, chrono_job_revision,
         chrono_withdrawn, chrono_slot, chrono_worker, chrono_attempt, chrono_blocked,
-        chrono_target
+        chrono_target, chrono_pass
 """
 
 
@@ -256,15 +259,29 @@ def test_the_walk_along_a_gate_steps_from_job_to_job(hot: Connection) -> None:
     assert indexes(found, "chrono_job") == {"chrono_job_pkey"}
 
 
-@pytest.mark.parametrize(
-    "name", ["admit_probes", "admit_ramp", "admit_freed", "admit_resumed"]
-)
+LETTING_IN = [
+    "admit_probes",
+    "admit_ramp",
+    "admit_freed",
+    "admit_resumed",
+    "admit_concurrency",
+    "admit_rate",
+]
+
+
+@pytest.mark.parametrize("name", LETTING_IN)
 def test_who_is_let_in_by_a_gate_is_read_in_order(hot: Connection, name: str) -> None:
     found = explain(hot, "scheduler", name)
     assert not scanned(found) - {"chrono_worker", "chrono_queue_pause"}
-    behind = [n for n in found if n.table == "chrono_blocked" and n.index]
-    assert [n.index for n in behind] == ["chrono_blocked_gate"]
-    assert "gate = " in behind[0].condition
+    behind = [
+        n
+        for n in found
+        if n.table == "chrono_blocked" and n.index not in ("", "chrono_blocked_pkey")
+    ]
+    assert {n.index for n in behind} == {"chrono_blocked_gate"}
+    assert all("gate = " in node.condition for node in behind)
+    passes = [n for n in found if n.table == "chrono_pass" and n.index]
+    assert all("gate = " in node.condition for node in passes)
     assert "Tid Scan" in {n.kind for n in found if n.table == "chrono_blocked"}
     assert "Sort" not in {node.kind for node in found}
     by_name = [n for n in found if n.table == "chrono_target" and n.index]

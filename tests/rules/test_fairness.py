@@ -48,6 +48,22 @@ def test_a_tenant_with_one_run_is_not_behind_a_million():
     assert tag(1, 0, 1.0) < last
 
 
+@given(moments, st.integers(0, 10**16), weights, st.integers(0, 10**16))
+def test_who_comes_anew_begins_where_the_queue_stands(now, last, weight, head):
+    found = tag(now, last, weight, head=head)
+    assert found > last
+    step = max(1, round(1000 / weight))
+    assert found == max(min(now * 1000, head), last) + step
+
+
+def test_one_run_goes_next_however_slow_the_queue_moves():
+    """An hour after a million came at once, of which only a thousand are done."""
+    backlog = [tag(0, n * 1_000, 1.0) for n in range(1_000_000)]
+    hour = 3_600_000
+    assert backlog[1_000] < tag(hour, 0, 1.0, head=backlog[1_000]) <= backlog[1_001]
+    assert tag(hour, 0, 1.0) > backlog[-1]
+
+
 @pytest.mark.parametrize("weight", [0, -1, float("nan")])
 def test_a_weight_of_nothing_is_refused(weight):
     with pytest.raises(BadValue):

@@ -58,13 +58,17 @@ def test_nothing_written_is_the_default():
     assert to_json(DEFAULT) == {}
     assert all_fields(DEFAULT) == {
         "catchup_policy": "run_once",
+        "concurrency_key": None,
+        "concurrency_limit": None,
         "delivery": "at_least_once",
         "late_after": None,
         "max_concurrent_runs": None,
         "max_delay": None,
         "max_runtime": None,
         "max_time_since_success": None,
+        "on_limit": "wait",
         "pause_on_failure": None,
+        "rate_limit": None,
         "remaining_runs": None,
     }
 

@@ -106,3 +106,25 @@ def test_a_paused_queue_is_named_with_who_paused_it(conn, held):
     told = why_waiting(conn, row, DUE)
     assert told.startswith("The queue default is paused by tests since 20")
     assert told.endswith("Z: A deploy.")
+
+
+@pytest.mark.parametrize(
+    ("gate", "reason", "text"),
+    [
+        (
+            "concurrency_limit/1/1/provider",
+            33,
+            "It waits for its turn: of the key provider one run may be under way.",
+        ),
+        (
+            "rate_limit/1/10/60000/wait/key pay",
+            32,
+            "It waits for its turn: of the key pay 10 runs may begin in any minute.",
+        ),
+    ],
+)
+def test_a_limit_is_told(conn, held, gate, reason, text):
+    conn.execute("UPDATE chrono_blocked SET gate = %s, reason = %s", [gate, reason])
+    row, _ = selectors.get_run(conn, held, tenant=1)
+    assert selectors.reason_of(row) == Reason(reason).label
+    assert why_waiting(conn, row, DUE) == text

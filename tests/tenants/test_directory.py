@@ -6,12 +6,14 @@ from apps.runtime.django_session import raw_connection
 from apps.tenants import keys
 from apps.tenants.directory import (
     change_timezone,
+    change_weight,
     create_tenant,
     find_tenant,
     find_timezone,
 )
 from apps.tenants.errors import BadName, Forbidden, TenantNameTaken, TenantNotFound
-from chrono.rules.errors import UnknownTimezone
+from apps.tenants.store import list_weights
+from chrono.rules.errors import BadValue, UnknownTimezone
 from tests.tenants.conftest import ACTOR
 
 
@@ -82,3 +84,28 @@ def test_old_code_makes_tenants_without_a_zone(database):
 def test_there_is_no_tenant_but_those_made(database):
     with pytest.raises(TenantNotFound, match="'acme'"):
         find_tenant("acme")
+
+
+def test_a_weight_is_changed_and_written_down_once(keyring):
+    conn = raw_connection()
+    assert list_weights(conn) == {}
+    assert change_weight(1, 2.5, actor=ACTOR, reason="they pay for it")
+    assert not change_weight(1, 2.5, actor=ACTOR)
+    assert list_weights(conn) == {1: 2.5}
+    [event] = keyring.events()
+    assert event[-1] == "they pay for it"
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.09, 10.1, -1.0, float("nan")])
+def test_a_weight_has_bounds(keyring, weight):
+    with pytest.raises(BadValue):
+        change_weight(1, weight, actor=ACTOR)
+    assert list_weights(raw_connection()) == {}
+
+
+def test_no_tenant_sets_its_own_weight(keyring):
+    admin = keys.verify(keyring.issue(scopes=["admin"]).text).actor()
+    with pytest.raises(Forbidden):
+        change_weight(1, 5.0, actor=admin)
+    with pytest.raises(TenantNotFound):
+        change_weight(77, 5.0, actor=ACTOR)

@@ -18,7 +18,15 @@ WITH first AS MATERIALIZED (
     ORDER BY b.due_at, b.run_id LIMIT %(limit)s::integer
     FOR UPDATE OF b SKIP LOCKED
 ), moved AS (
-    DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(SELECT tid FROM first))
+    DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(
+        SELECT tid FROM first WHERE gates_left IS NULL
+    ))
+), passed_on AS (
+    UPDATE chrono_blocked SET gate = gates_left[1],
+        gates_left = nullif(gates_left[2:], '{}'),
+        reason = CASE split_part(gates_left[1], '/', 1)
+            WHEN 'rate_limit' THEN 32 ELSE 33 END
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM first WHERE gates_left IS NOT NULL))
 ), readied AS (
     INSERT INTO chrono_ready (
         due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part,
@@ -26,6 +34,6 @@ WITH first AS MATERIALIZED (
     )
     SELECT due_at, clock_timestamp(), run_id, job_id, tag, fence, revision, tenant,
         part, priority, attempt, %(slice)s::smallint, queue
-    FROM first
+    FROM first WHERE gates_left IS NULL
 )
-SELECT queue FROM first
+SELECT CASE WHEN gates_left IS NULL THEN queue END FROM first

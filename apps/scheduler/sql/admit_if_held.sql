@@ -6,7 +6,7 @@
 --
 -- Guard as in fire_if_held: a leader that is none any more lets nobody in. A run that
 -- waited longer than its job's max_delay does not begin: it is skipped, past its deadline,
--- unless a person asked for it.
+-- unless a person asked for it. One whose job has limits goes on to their gates.
 WITH locked AS MATERIALIZED (
     SELECT id, fence, term, epoch FROM chrono_partition
     WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
@@ -18,15 +18,16 @@ WITH locked AS MATERIALIZED (
         ) AS g (id, fence, term, epoch)
     )
 ), first AS MATERIALIZED (
-    SELECT w.slot, h.fence AS held_fence, b.*, (
+    SELECT w.slot, h.fence AS held_fence, b.*,
+        string_to_array(nullif(w.gates, ''), E'\n') AS ahead, (
             b.backfill IS NULL AND b.due_at < coalesce(
                 to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp()
             ) - nullif(w.max_delay, 0) * interval '1 millisecond'
         ) IS TRUE AS too_late
     FROM unnest(
         %(part)s::smallint[], %(job)s::uuid[], %(count)s::integer[],
-        %(slot)s::boolean[], %(max_delay)s::bigint[]
-    ) AS w (part, job, count, slot, max_delay)
+        %(slot)s::boolean[], %(max_delay)s::bigint[], %(gates)s::text[]
+    ) AS w (part, job, count, slot, max_delay, gates)
     JOIN held h ON h.id = w.part
     CROSS JOIN LATERAL (
         SELECT b.ctid AS tid, b.* FROM chrono_blocked b
@@ -37,7 +38,15 @@ WITH locked AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) b
 ), moved AS (
-    DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(SELECT tid FROM first))
+    DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(
+        SELECT tid FROM first WHERE too_late OR ahead IS NULL
+    ))
+), passed_on AS (
+    UPDATE chrono_blocked b SET gate = f.ahead[1],
+        gates_left = nullif(f.ahead[2:], '{}'),
+        reason = CASE split_part(f.ahead[1], '/', 1)
+            WHEN 'rate_limit' THEN 32 ELSE 33 END
+    FROM first f WHERE b.ctid = f.tid AND f.ahead IS NOT NULL AND NOT f.too_late
 ), counted AS (
     INSERT INTO chrono_slot (part, job_id, run_id)
     SELECT part, job_id, run_id FROM first WHERE slot AND NOT too_late
@@ -49,7 +58,7 @@ WITH locked AS MATERIALIZED (
     )
     SELECT due_at, clock_timestamp(), run_id, job_id, tag, held_fence, revision, tenant,
         part, priority, attempt, %(slice)s::smallint, queue
-    FROM first WHERE NOT too_late
+    FROM first WHERE NOT too_late AND ahead IS NULL
 ), skipped AS (
     INSERT INTO chrono_run (
         due_at, dispatched_at, finished_at, id, job_id, fence, revision, tenant, part,
@@ -61,4 +70,5 @@ WITH locked AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 )
 SELECT (SELECT array_agg(id) FROM held),
-    (SELECT array_agg(queue) FROM first WHERE NOT too_late)
+    (SELECT array_agg(CASE WHEN ahead IS NULL THEN queue END)
+    FROM first WHERE NOT too_late)

@@ -31,7 +31,15 @@ WITH ripe AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) b
 ), moved AS (
-    DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(SELECT tid FROM first))
+    DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(
+        SELECT tid FROM first WHERE gates_left IS NULL
+    ))
+), passed_on AS (
+    UPDATE chrono_blocked SET gate = gates_left[1],
+        gates_left = nullif(gates_left[2:], '{}'),
+        reason = CASE split_part(gates_left[1], '/', 1)
+            WHEN 'rate_limit' THEN 32 ELSE 33 END
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM first WHERE gates_left IS NOT NULL))
 ), readied AS (
     INSERT INTO chrono_ready (
         due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part,
@@ -39,7 +47,7 @@ WITH ripe AS MATERIALIZED (
     )
     SELECT due_at, clock_timestamp(), run_id, job_id, tag, fence, revision, tenant,
         part, priority, attempt, %(slice)s::smallint, queue
-    FROM first
+    FROM first WHERE gates_left IS NULL
 ), marked AS (
     UPDATE chrono_target SET state = 3, probes = ARRAY(SELECT run_id FROM first),
         changed_at = coalesce(
@@ -50,4 +58,4 @@ WITH ripe AS MATERIALIZED (
     WHERE tenant = %(tenant)s::integer AND name = %(name)s::text COLLATE "C"
         AND EXISTS (SELECT FROM first)
 )
-SELECT queue FROM first
+SELECT CASE WHEN gates_left IS NULL THEN queue END FROM first

@@ -158,9 +158,11 @@ WITH locked AS MATERIALIZED (
     WHERE kind = 2 AND remaining IS NOT NULL AND verdict > 0
     ON CONFLICT DO NOTHING
 ), gated AS MATERIALIZED (
-    SELECT g.n, g.gate, g.reason FROM unnest(
-        %(gated_n)s::integer[], %(gate)s::text[], %(gate_reason)s::smallint[]
-    ) AS g (n, gate, reason)
+    SELECT g.n, g.gate, g.reason, string_to_array(nullif(g.ahead, ''), E'\n') AS ahead
+    FROM unnest(
+        %(gated_n)s::integer[], %(gate)s::text[], %(gate_reason)s::smallint[],
+        %(gates_left)s::text[]
+    ) AS g (n, gate, reason, ahead)
 ), readied AS (
     INSERT INTO chrono_ready (
         due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part,
@@ -172,10 +174,10 @@ WITH locked AS MATERIALIZED (
 ), held_back AS (
     INSERT INTO chrono_blocked (
         due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part,
-        priority, attempt, queue, gate, reason
+        priority, attempt, queue, gate, reason, gates_left
     )
     SELECT j.due_at, clock_timestamp(), j.run_id, j.job_id, j.tag, j.fence, j.revision,
-        j.tenant, j.part, j.priority, j.attempt, j.queue, g.gate, g.reason
+        j.tenant, j.part, j.priority, j.attempt, j.queue, g.gate, g.reason, g.ahead
     FROM gated g JOIN judged j ON j.n = g.n WHERE j.verdict = 0
     ON CONFLICT DO NOTHING
 ), counted AS (

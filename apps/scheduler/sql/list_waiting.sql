@@ -19,6 +19,6 @@ WITH RECURSIVE step AS (
     ) b
     WHERE s.depth < %(limit)s::integer
 )
-SELECT s.part, s.job_id, j.revision, j.paused, j.deleted_at IS NOT NULL
+SELECT s.part, s.job_id, j.revision, j.paused, j.deleted_at IS NOT NULL, j.tenant
 FROM step s JOIN chrono_job j ON j.id = s.job_id
 ORDER BY s.part, s.job_id
