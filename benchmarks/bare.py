@@ -5,6 +5,7 @@ asyncio, no handlers: what is left is the work of the server and of the driver.
 """
 
 import multiprocessing
+import re
 import time
 import uuid
 from multiprocessing.synchronize import Barrier, Event
@@ -21,6 +22,8 @@ from benchmarks.rig import Rig, make_room, now_ms, seed_intervals, statement_us
 from chrono.rules.buckets import bucket_name
 from chrono.rules.keys import run_id
 
+ODD = re.compile(r"%\((odd_\w+)\)s")
+"""What settle is told of runs that are not a plain success."""
 BATCH = 500
 CLAIM = 200
 JOBS = 10_000
@@ -178,13 +181,7 @@ def _without_ledger(text: str) -> str:
 def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
     claim = sql.load("runs", "claim_ready").text
     settle = sql.load("runs", "settle_if_leased").text
-    nothing: dict[str, Any] = {
-        f"odd_{name}": []
-        for name in (
-            *("run", "token", "state", "reason", "spent", "due", "error"),
-            "result",
-        )
-    }
+    nothing: dict[str, Any] = {name: [] for name in ODD.findall(settle)}
     worker = uuid.uuid4()
     with connect_hot(url, name="bench work") as conn:
         runs.register_worker(
