@@ -224,11 +224,13 @@ class Network:
         server_writer.close()
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to the server by a line that holds little.
+        """Connect to the server; while there is a choke, by a line that holds little.
 
         As wide as loopback is, the server's kernel would take an answer of megabytes,
         and a choke would stop nobody.
         """
+        if not self._room_later:
+            return await asyncio.open_connection(*self._server)
         line = socket.socket()
         line.setblocking(False)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LINE_HOLDS)
