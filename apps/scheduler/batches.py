@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
+
 from apps.scheduler.cache import Entry
 from apps.scheduler.store import Term
 from chrono.rules import fairness
@@ -12,6 +14,8 @@ from chrono.rules.buckets import bucket_start
 from chrono.rules.instants import Millis
 
 FAR = "chrono_timer_far"
+BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+"""What a leader's statement raises where somebody has a lock that it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
-from apps.scheduler.batches import Fired, Moment, Tags
+from apps.scheduler import store
+from apps.scheduler.batches import BUSY, Fired, Moment, Tags
 from apps.scheduler.cache import Cache
 from apps.scheduler.fire import Gun, is_missed
 from apps.scheduler.gates import Gatekeeper, Gates
@@ -24,6 +25,7 @@ from chrono.rules.instants import Millis
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
+HEADS_EVERY: Millis = 1_000
 WEIGHTS_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
@@ -67,6 +69,7 @@ class Dispatcher:
         self._slice = 0
         self._horizon: Millis = 0
         self._next_look: Millis = 0
+        self._next_heads: Millis = 0
         self._next_weights: Millis = 0
 
     def adopt(self, terms: Iterable[Term]) -> None:
@@ -183,11 +186,19 @@ class Dispatcher:
             log.warning("%s partitions are led anew", len(seen.lost))
         self._lost += seen.lost
         self._gates.follow(seen.gates)
-        self._tags.follow(seen.heads)
+        if now >= self._next_heads:
+            self._follow_heads()
+            self._next_heads = now + HEADS_EVERY
         if now >= self._next_weights:
             self._tags.weigh(list_weights(self._conn))
             self._next_weights = now + WEIGHTS_EVERY
         self._next_look = now + LOOK_EVERY
+
+    def _follow_heads(self) -> None:
+        try:
+            self._tags.follow(store.list_heads(self._conn))
+        except BUSY:
+            log.debug("a slice is being emptied: the tags go by what was next before")
 
     def _wait(self) -> Millis:
         now = self._clock.now()

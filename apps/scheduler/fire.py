@@ -11,7 +11,16 @@ import psycopg
 from apps.runtime.arrays import bools, int8s, texts, uuids
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
-from apps.scheduler.batches import FAR, Fired, Moment, Tags, by_bucket, guards, next_due
+from apps.scheduler.batches import (
+    BUSY,
+    FAR,
+    Fired,
+    Moment,
+    Tags,
+    by_bucket,
+    guards,
+    next_due,
+)
 from apps.scheduler.cache import Cache, Entry
 from apps.scheduler.places import Places
 from apps.scheduler.store import Term
@@ -74,7 +83,12 @@ class Gun:
         Every entry is decided and forgotten, or goes back into the wheel.
         """
         fired = Fired()
-        self._places.ask(due := list(entries), moment.now)
+        due = list(entries)
+        try:
+            self._places.ask(due, moment.now)
+        except BUSY:
+            self._put_off(due, moment)
+            return fired
         for bucket, waiting in by_bucket(due).items():
             for start in range(0, len(waiting), BATCH):
                 self._fire(bucket, waiting[start : start + BATCH], moment, fired)
@@ -88,7 +102,11 @@ class Gun:
         entries = [e for e in entries if e.part in held]
         if not entries:
             return
-        decided = self._decide(entries, moment.now)
+        try:
+            decided = self._decide(entries, moment.now)
+        except BUSY:
+            self._put_off(entries, moment)
+            return
         if not decided:
             return
         entries = [entry for entry, _ in decided]
@@ -104,13 +122,18 @@ class Gun:
             for entry in entries:  # The bucket was dropped: the next look tells.
                 self._cache.forget(entry)
             return
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
+        except BUSY:
             self._fire_apart(bucket, entries, moment, fired)
             return
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             self._fire_halves(bucket, entries, moment, fired, error)
             return
         self._conclude(entries, decisions, next_dues, firing, moment, fired)
+
+    def _put_off(self, entries: list[Entry], moment: Moment) -> None:
+        """Upkeep has a table that was to be asked: it gives it back in no time."""
+        for entry in entries:
+            self._cache.put_back(entry, at=moment.now + REST // 10)
 
     def _decide(
         self, entries: list[Entry], now: Millis

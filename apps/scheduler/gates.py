@@ -10,13 +10,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import psycopg
-
 from apps.queue.store import list_pauses
 from apps.runs.target_store import Key, Shut, list_shut_circuits
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
-from apps.scheduler.batches import Fired, Moment
+from apps.scheduler.batches import BUSY, Fired, Moment
 from apps.scheduler.cache import Cache, Entry
 from apps.scheduler.fire import Decision
 from apps.scheduler.store import Ripe
@@ -47,7 +45,6 @@ _ADMIT = {
     Reason.CIRCUIT_OPEN: store.admit_freed,
     Reason.QUEUE_PAUSED: store.admit_resumed,
 }
-BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 
 
 class Gates:

@@ -19,7 +19,7 @@ from apps.runs import store as runs
 from apps.runs.errors import RunNotFound
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
-from apps.scheduler.batches import Fired, Moment, guards
+from apps.scheduler.batches import BUSY, Fired, Moment, guards
 from apps.scheduler.cache import Cache, Definition
 from apps.scheduler.load import Loader
 from apps.scheduler.places import Places
@@ -42,7 +42,6 @@ TURNS = 16
 EVERYTHING = 1_000_000
 NOBODY = uuid.UUID(int=0)
 START = (-1, NOBODY)
-BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 REPLACING = ("cancel_other", "terminate_other")
 
 
@@ -107,7 +106,11 @@ class Lane:
         self._resting = {
             job: until for job, until in self._resting.items() if until > moment.now
         }
-        self._walk(min(self._gates, key=lambda gate: gate.next), moment, fired)
+        gate = min(self._gates, key=lambda gate: gate.next)
+        try:
+            self._walk(gate, moment, fired)
+        except BUSY:
+            gate.next = moment.now + STEP
         return fired
 
     def _walk(self, gate: _Gate, moment: Moment, fired: Fired) -> None:

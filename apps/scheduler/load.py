@@ -47,8 +47,6 @@ class Seen:
     slice: int
     horizon: Millis
     gates: int
-    heads: Mapping[tuple[str, int], int]
-    """The fair tags of the runs that are next, by queue and priority."""
     lost: list[Term]
     """Terms that are over: another one has begun in their partition."""
 
@@ -158,11 +156,6 @@ class Loader:
             slice=looks[0].slice,
             horizon=looks[0].horizon,
             gates=looks[0].gates,
-            heads={
-                (queue, priority): tag
-                for look in looks
-                for queue, priority, tag in look.heads
-            },
             lost=lost,
         )
 

@@ -12,7 +12,16 @@ import psycopg
 from apps.runtime.arrays import int8s, texts, uuids
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
-from apps.scheduler.batches import FAR, Fired, Moment, Tags, by_bucket, guards, next_due
+from apps.scheduler.batches import (
+    BUSY,
+    FAR,
+    Fired,
+    Moment,
+    Tags,
+    by_bucket,
+    guards,
+    next_due,
+)
 from apps.scheduler.cache import Cache, Entry
 from apps.scheduler.store import Term
 from chrono.rules import catchup
@@ -94,7 +103,7 @@ class Misser:
             for entry, _ in plans:  # The bucket was dropped: the next look tells.
                 self._cache.forget(entry)
             return
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
+        except BUSY:
             self._miss_apart(bucket, plans, moment, fired)
             return
         except (psycopg.DataError, psycopg.IntegrityError) as error:

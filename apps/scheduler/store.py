@@ -29,6 +29,7 @@ _SQL = {
         "load_timers",
         "load_revisions",
         "look_again",
+        "list_heads",
         "read_epochs",
         "list_changed_jobs",
         "delete_stale_timers",
@@ -136,8 +137,6 @@ class Look:
     horizon: Millis
     gates: int
     """The number of the gates, which every opening and shutting raises."""
-    heads: Sequence[tuple[str, int, int]]
-    """Queue, priority and fair tag of the runs that are next; in one look of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,7 +399,6 @@ def look_again(
             slice=current,
             horizon=to_millis(horizon),
             gates=gates,
-            heads=heads or (),
         )
         for (
             part,
@@ -412,11 +410,21 @@ def look_again(
             current,
             horizon,
             gates,
-            heads,
         ) in _SQL["look_again"].run(
             conn, {"parts": list(parts), "after": after, "before": before}
         )
     ]
+
+
+def list_heads(conn: Connection) -> dict[tuple[str, int], int]:
+    """Return the fair tag of the run that is next in each queue and priority.
+
+    Raises LockNotAvailable or QueryCanceled where a slice is being emptied.
+    """
+    return {
+        (queue, priority): tag
+        for queue, priority, tag in _SQL["list_heads"].run(conn, {})
+    }
 
 
 def read_epochs(conn: Connection, *, parts: Sequence[int]) -> list[Epochs]:

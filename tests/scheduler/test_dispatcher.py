@@ -8,6 +8,7 @@ from apps.jobs.commands import change_job, pause_job, resume_job
 from apps.jobs.definition import parse_definition
 from apps.runs import store as runs
 from apps.runs.store import Settlement
+from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from chrono.rules import jitter
 from chrono.rules.instants import parse_instant
@@ -194,6 +195,22 @@ def test_a_definition_that_cannot_be_read_stops_nobody_else(leader: Leader) -> N
     leader.run_to(NOON + 2 * SECOND)
     assert leader.fired(bad) == []
     assert NOON + SECOND in leader.fired(good)
+
+
+def test_a_slice_that_is_being_emptied_holds_no_leader_up(
+    leader: Leader, second_connection: Connection
+) -> None:
+    jobs = [
+        leader.create("always", interval="1s", overlap_policy="allow_all"),
+        leader.create("queued", interval="1s", overlap_policy="buffer_all"),
+    ]
+    leader.conn.execute("SET lock_timeout = '50ms'")
+    with second_connection.transaction():
+        # Runs go to the slice that is published, the first.
+        second_connection.execute("LOCK chrono_ready_3 IN ACCESS EXCLUSIVE MODE")
+        leader.run_to(NOON + 2 * SECOND)
+    leader.run_to(NOON + 3 * SECOND)
+    assert all(len(leader.fired(job)) == 3 for job in jobs)
 
 
 def test_a_row_that_cannot_be_fired_stops_nobody_else(leader: Leader) -> None:
