@@ -82,6 +82,7 @@ CONSTRAINTS = {
         "chrono_partition_id",
         "chrono_partition_pkey",
     ),
+    "chrono_pass": ("chrono_pass_pkey",),
     "chrono_plan_end": (
         "chrono_plan_end_pkey",
         "chrono_plan_end_remaining",

@@ -114,8 +114,8 @@ class Play:
 
     def settle(self) -> None:
         """Let the leader do all that is to be done at the present instant."""
+        self.dispatcher.notice()
         for _ in range(1_000):
-            self.dispatcher.notice()
             if self.dispatcher.step().wait > 0:
                 return
         raise AssertionError("the leader never comes to rest")
