@@ -25,7 +25,7 @@ from chrono.rules.instants import Millis
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
-HEADS_EVERY: Millis = 1_000
+HEADS_EVERY: Millis = 5_000
 WEIGHTS_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
@@ -111,9 +111,10 @@ class Dispatcher:
         now = self._clock.now()
         if not self.cache.held:
             return Step(readied=0, wait=IDLE)
+        fired = self._fire()
         if now >= self._next_look:
             self._look(now)
-        fired = self._fire()
+            fired += self._fire()
         if now >= self._loader.ahead_due():
             self._loader.load_ahead(now)
             fired += self._fire()
