@@ -9,11 +9,14 @@ import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from apps.api.job_by_key import JobByKey
+from apps.api.queues import PauseQueue, ResumeQueue
 from apps.api.view import ApiView
 from apps.jobs.commands import create_job
+from apps.runtime.store import read_clock
+from chrono.rules.instants import HOUR
 from chrono.rules.partitions import partition_of
 from tests.support.definitions import definition
-from tests.support.seed import SeededJob, make_ready
+from tests.support.seed import SeededJob, make_ended, make_ready
 
 POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
@@ -66,7 +69,8 @@ HEADERS = {
 def test_every_answer_has_its_headers(nobody):
     for path in [*ALL, "/nothing", "/static/nothing.css", "/static/api/docs.js"]:
         answer = nobody.get(filled(path))
-        assert answer.status_code < 500, path
+        # Nobody leads here, so nothing fires, which the one address has to say.
+        assert answer.status_code < 500 or path == "/status/firing", path
         assert HEADERS.items() <= dict(answer.items()).items(), path
         assert len(answer["X-Request-Id"]) == 32, path
         for cookie in answer.cookies.values():
@@ -92,6 +96,8 @@ def test_no_address_of_the_api_ends_with_a_slash(path, view):
 ASKED = {
     "/backfill": {"from": "2026-11-28T00:00:00Z", "to": "2026-11-29T00:00:00Z"},
     "/reschedule": {"due_at": "2030-01-01T00:00:00Z"},
+    "/resolve": {"outcome": "success", "reason": "seen"},
+    "/note": {"note": "seen"},
 }
 """What has to be said so that nothing is refused for want of it."""
 
@@ -111,8 +117,9 @@ def nested() -> list[tuple[str, str]]:
         for path, view in API
         if "<" in path
         for method in view.scopes
-        # A key names another job for each tenant: what is put there is their own.
-        if (method, view) != ("PUT", JobByKey)
+        # A key names another job for each tenant: what is put there is their own. So is
+        # what a tenant has in a queue.
+        if (method, view) != ("PUT", JobByKey) and view not in (PauseQueue, ResumeQueue)
     ]
 
 
@@ -127,7 +134,10 @@ def read_audit(conn):
 def test_a_stranger_s_object_is_not_there(client, stranger, connect, method, path):
     made = create_job(definition(cron="30 2 * * *"))
     job = SeededJob(id=made.job_id, part=partition_of(made.job_id), queue="default")
-    [run] = make_ready(connect(), job)
+    if "/dead-letters/" in path:
+        run = make_ended(connect(), job, int(read_clock(connect())) - HOUR, state=3)
+    else:
+        [run] = make_ready(connect(), job)
     other = str(uuid.uuid4())
     real = filled(path, run_id=str(run), job_id=str(job.id), key=made.key)
     none = filled(path, run_id=other, job_id=other, key=other)

@@ -19,6 +19,7 @@ from apps.runs import store as runs
 from apps.runs.cancel import cancel
 from apps.runtime.requests import RequestMismatch
 from apps.runtime.sessions import connect_upkeep
+from apps.scheduler.load import OVERDUE_EVERY
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from chrono.rules.keys import is_extra, run_id
@@ -274,8 +275,8 @@ def test_a_retry_keeps_the_priority_of_its_run(leader):
         run_id=run, token=lease.token, state=0, error="no", reason=30
     )
     runs.settle_if_leased(leader.conn, [again], horizon=0)
-    leader.dispatcher.notice()
-    leader.run_to(leader.clock.moment + SECOND)
+    # The retry is due by the server's clock, long overdue by the leader's.
+    leader.run_to(leader.clock.moment + OVERDUE_EVERY)
     ready = leader.conn.execute("SELECT priority, attempt FROM chrono_ready").fetchall()
     assert ready == [(1, 2)]
 
