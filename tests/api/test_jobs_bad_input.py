@@ -105,6 +105,13 @@ WRONG = {
     "max_concurrent_runs": [True, 0, -1, 1.5, "3", "", [], {}, 1_001, 10**30],
     "remaining_runs": [True, 0, -1, 1.5, "3", "", [], {}, 1_000_001, 10**30],
     "pause_on_failure": [True, 0, -1, 1.5, "3", "", [], {}, 101, 10**30],
+    "concurrency_key": [True, 7, [], {}, "", "a\tb", "x" * 1_000],
+    "concurrency_limit": [True, 0, -1, 1.5, "3", "", [], {}, 3, 10**30],
+    "rate_limit": [
+        *(True, 7, "10", [], {}, {"limit": 10}, {"period": "1m"}),
+        {"limit": 10, "period": "1m", "burst": 2},
+    ],
+    "on_limit": [True, 7, [], {}, "", "WAIT", "queue", "drop"],
     "queue": [True, 7, [], {}, "", "Upper", "a b", "ä", "x" * 65],
     "priority": [True, 2, -1, [], {}, "", "urgent", "NORMAL"],
     "paused": [0, 1, "no", [], {}],
@@ -284,7 +291,7 @@ def test_an_unknown_field_is_answered_with_the_one_that_is_meant(refuses):
     refuses({**GOOD, "tenant": 2}, 422, "/tenant", code="unknown_field")
     refuses({**GOOD, "version": 1}, 422, "/version", code="unknown_field")
     refuses({**GOOD, "x" * 5000: 1}, 422, "/" + "x" * 60, code="unknown_field")
-    for name in ("lease_ttl", "concurrency_key", "rate_limit"):
+    for name in ("lease_ttl", "unique_key", "on_conflict"):
         refuses({**GOOD, name: "x"}, 422, f"/{name}", "not supported yet")
     for value in (7, [], {}, "x" * 1001, "a\x07b"):
         refuses({**GOOD, "reason": value}, 422, "/reason")
