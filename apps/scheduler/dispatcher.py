@@ -25,7 +25,7 @@ from chrono.rules.instants import Millis
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
-HEADS_EVERY: Millis = 5_000
+HEADS_EVERY: Millis = 500
 WEIGHTS_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
