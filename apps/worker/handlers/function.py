@@ -1,10 +1,14 @@
 """What every call of a Python function needs: its arguments, and its failures."""
 
+import asyncio
 import json
 import traceback
+from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 from apps.worker.execution import Execution, HandBack, Outcome
+from apps.worker.threads import Threads
 from chrono.rules.instants import SECOND, Millis
 from chrono.rules.retry import Failure
 from chrono.rules.states import Reason
@@ -30,8 +34,23 @@ class Arguments:
         return (payload,)
 
 
-def nothing() -> None:
-    """Do nothing: the context says that it is called off."""
+async def call_in_thread(
+    call: Callable[[Execution, tuple[Any, ...]], Outcome],
+    execution: Execution,
+    arguments: Arguments,
+    threads: Threads,
+) -> Outcome:
+    """Have ``call`` carry out an execution in one of the threads; return its outcome.
+
+    A thread cannot be stopped. Until it returns it is waited for, since another attempt
+    would run beside it.
+    """
+    given = arguments.of(execution)
+    execution.stop = _nothing
+    loop = asyncio.get_running_loop()
+    # With its context, by which what it logs is known to be its own.
+    run = copy_context().run
+    return await loop.run_in_executor(threads, run, call, execution, given)
 
 
 def ending_of(error: BaseException, execution: Execution) -> Outcome:
@@ -50,6 +69,10 @@ def failure_of(error: BaseException) -> Failure:
     frames = traceback.extract_tb(error.__traceback__)[1:][-TRACE_FRAMES:]
     trace = "".join(traceback.format_list(frames))
     return Failure("exception", f"{_words(error)}\n{trace}".rstrip())
+
+
+def _nothing() -> None:
+    """Do nothing: the context says that it is called off."""
 
 
 def _words(error: BaseException) -> str:

@@ -3,13 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextvars import copy_context
 from typing import Any
 
 from apps.runs.store import Target
 from apps.worker.children import Children
 from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
-from apps.worker.handlers.function import Arguments, ending_of, nothing
+from apps.worker.handlers.function import Arguments, call_in_thread, ending_of
 from apps.worker.handlers.process import ProcessCall
 from apps.worker.handlers.transaction import TransactionCall
 from apps.worker.targets import Refused
@@ -36,7 +35,7 @@ class NoHandler:
 class AsyncCall:
     """A coroutine function."""
 
-    def __init__(self, task: Task, arguments: "Arguments") -> None:
+    def __init__(self, task: Task, arguments: Arguments) -> None:
         self._function = task.function
         self._arguments = arguments
 
@@ -53,22 +52,15 @@ class AsyncCall:
 class ThreadCall:
     """A plain function."""
 
-    def __init__(self, task: Task, arguments: "Arguments", threads: Threads) -> None:
+    def __init__(self, task: Task, arguments: Arguments, threads: Threads) -> None:
         self._function = task.function
         self._arguments = arguments
         self._threads = threads
 
     async def run(self, execution: Execution) -> Outcome:
         """Call the function in a thread and wait for it."""
-        arguments = self._arguments.of(execution)
-        # A thread cannot be stopped. Until it returns it is waited for, since another
-        # attempt would run beside it.
-        execution.stop = nothing
-        loop = asyncio.get_running_loop()
-        # With its context, by which what it logs is known to be its own.
-        call = copy_context().run
-        return await loop.run_in_executor(
-            self._threads, call, self._call, execution, arguments
+        return await call_in_thread(
+            self._call, execution, self._arguments, self._threads
         )
 
     def _call(self, execution: Execution, arguments: tuple[Any, ...]) -> Outcome:

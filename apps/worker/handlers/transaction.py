@@ -5,9 +5,7 @@ together or not at all, so it happens exactly once: whoever lost the lease finds
 lease to settle, and rolls back.
 """
 
-import asyncio
 import logging
-from contextvars import copy_context
 from typing import Any
 
 import django.db
@@ -26,7 +24,7 @@ from apps.worker.execution import (
     Success,
     settlement_of,
 )
-from apps.worker.handlers.function import Arguments, ending_of, nothing
+from apps.worker.handlers.function import Arguments, call_in_thread, ending_of
 from apps.worker.tails import with_log
 from apps.worker.threads import Threads
 from chrono.rules.instants import SECOND, Millis
@@ -68,15 +66,12 @@ class TransactionCall:
         self._threads = threads
 
     async def run(self, execution: Execution) -> Outcome:
-        """Call the function in a thread, in its transaction, and wait for both."""
-        arguments = self._arguments.of(execution)
-        # As for every thread. What it did is rolled back if it was called off.
-        execution.stop = nothing
-        loop = asyncio.get_running_loop()
-        # With its context, by which what it logs is known to be its own.
-        call = copy_context().run
-        return await loop.run_in_executor(
-            self._threads, call, self._call, execution, arguments
+        """Call the function in a thread, in its transaction, and wait for both.
+
+        What it did is rolled back if it was called off.
+        """
+        return await call_in_thread(
+            self._call, execution, self._arguments, self._threads
         )
 
     def _call(self, execution: Execution, arguments: tuple[Any, ...]) -> Outcome:
