@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runtime import sql
 from apps.runtime.arrays import bools, int8s, texts, uuids
 from apps.runtime.sessions import connect_hot, connect_leader
@@ -184,7 +184,7 @@ def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
     nothing: dict[str, Any] = {name: [] for name in ODD.findall(settle)}
     worker = uuid.uuid4()
     with connect_hot(url, name="bench work") as conn:
-        runs.register_worker(
+        worker_store.register_worker(
             conn, worker=worker, host="b", pid=me, concurrency=CLAIM, queues=["default"]
         )
         go.wait()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from apps.runs import letter_store, once_store, store
+from apps.runs import letter_store, once_store, store, worker_store
 from apps.runtime import partitions
 from apps.runtime.sessions import Connection
 from chrono.rules.buckets import DAY, day_name, day_range_from_name, day_start
@@ -159,8 +159,8 @@ def purge_kept(conn: Connection, *, now: Millis) -> int:
             since=now - INPUTS_KEPT,
             limit=PURGE,
         )
-        + store.purge_workers(conn, before=now - WORKERS_KEPT, limit=PURGE)
-        + store.purge_deaths(conn, before=now - WORKERS_KEPT, limit=PURGE)
+        + worker_store.purge_workers(conn, before=now - WORKERS_KEPT, limit=PURGE)
+        + worker_store.purge_deaths(conn, before=now - WORKERS_KEPT, limit=PURGE)
         + store.purge_progress(
             conn,
             before=day_bounds(now - INPUTS_KEPT)[0],

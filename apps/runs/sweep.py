@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from apps.runs import store
-from apps.runs.store import Look, Orphan, Settlement
+from apps.runs import store, worker_store
+from apps.runs.store import Settlement
+from apps.runs.worker_store import Look, Orphan
 from apps.runtime.clock import Clock, strayed
 from apps.runtime.sessions import Connection
 from chrono.rules import retry
@@ -80,7 +81,7 @@ class Sweep:
     def step(self, conn: Connection, *, clock: Clock) -> int:
         """Bury who is dead; return how many runs came back."""
         before = clock.now()
-        look = store.look_at_workers(conn, quiet=SUSPECT_AFTER)
+        look = worker_store.look_at_workers(conn, quiet=SUSPECT_AFTER)
         now = clock.now()
         if strayed(clock, look.at, since=before):
             self.be_patient(now)
@@ -96,11 +97,11 @@ class Sweep:
         suspects = _seen_for(self._silent, SECOND_LOOK_AFTER, now)
         if not suspects:
             return []
-        theirs, of_all = store.count_leases(conn, workers=suspects)
+        theirs, of_all = worker_store.count_leases(conn, workers=suspects)
         wait = dead_after(theirs=theirs, of_all=of_all)
         if wait == CROWD_LOOK_AFTER:
             suspects = _seen_for(self._silent, wait, now)
-        buried = store.mark_dead_if_stale(conn, workers=suspects, ttl=LEASE_TTL)
+        buried = worker_store.mark_dead_if_stale(conn, workers=suspects, ttl=LEASE_TTL)
         if buried:
             log.warning("%s workers stopped beating and are dead", len(buried))
         return buried
@@ -115,7 +116,7 @@ class Sweep:
         }
         if not suspects:
             return []
-        buried = store.mark_dead_if_gone(conn, since=suspects)
+        buried = worker_store.mark_dead_if_gone(conn, since=suspects)
         for worker in suspects:
             # One that is not buried has beaten, or is back: it is seen anew.
             del self._gone[worker]
@@ -130,7 +131,7 @@ class Sweep:
         self._orphans_from = now + ALL_ORPHANS_EVERY
         rescued = rescue_all(conn, now=now, horizon=self.horizon)
         if swept := _seen_for(self._dead, SWEPT_AFTER, now):
-            store.mark_swept(conn, workers=swept)
+            worker_store.mark_swept(conn, workers=swept)
         return rescued
 
 
@@ -142,7 +143,7 @@ def _seen_for(since: Since, wait: Millis, now: Millis) -> list[uuid.UUID]:
 def rescue_all(conn: Connection, *, now: Millis, horizon: Callable[[], Millis]) -> int:
     """Settle what dead and missing workers hold; return how many runs came back."""
     rescued = 0
-    while orphans := store.list_orphans(conn, limit=ORPHANS):
+    while orphans := worker_store.list_orphans(conn, limit=ORPHANS):
         settled = rescue(conn, orphans, now=now, horizon=horizon())
         rescued += settled
         if settled < ORPHANS:
@@ -165,11 +166,11 @@ def rescue(
             conn, [verdict_on(orphan, now=now) for orphan in others], horizon=horizon
         )
         if aside:
-            settled |= store.set_aside_if_leased(
+            settled |= worker_store.set_aside_if_leased(
                 conn, [(o.run_id, o.token) for o in aside], error=CRASHED
             )
         if died := sorted(crashed[run] for run in settled & crashed.keys()):
-            store.note_deaths(conn, runs=died)
+            worker_store.note_deaths(conn, runs=died)
     return len(settled)
 
 

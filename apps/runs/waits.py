@@ -1,7 +1,7 @@
 """Why a run does not run yet, in plain words."""
 
 from apps.queue.store import list_pauses
-from apps.runs import store, target_store
+from apps.runs import store, target_store, worker_store
 from apps.runs.selectors import state_of
 from apps.runs.store import RunRow
 from apps.runtime.sessions import Connection
@@ -49,7 +49,7 @@ def why_waiting(
     if row.due_at is not None and row.due_at > now:
         return f"It is due at {format_instant(row.due_at)}.{_put_off(state, error)}"
     if state is RunState.READY and row.queue is not None:
-        if not store.is_queue_served(conn, queue=row.queue):
+        if not worker_store.is_queue_served(conn, queue=row.queue):
             return f"No worker asks for the queue {row.queue}."
         return "It waits for a free worker."
     return "It is due, and waits for a scheduler to dispatch it."

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import psycopg
 
 from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runtime import sessions
 from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection
@@ -129,7 +130,7 @@ class Beat:
             if self._conn is None or self._conn.closed:
                 self._conn = connect_beat(self._url, worker=self._worker)
             conn = self._conn
-            cancelled = runs.beat_if_alive(conn, worker=self._worker)
+            cancelled = worker_store.beat_if_alive(conn, worker=self._worker)
             if cancelled is not None:
                 self.trusted_until = trusted_until(sent)
                 self.horizon = timers.read_dispatch_state(conn).horizon

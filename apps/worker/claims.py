@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from apps.runs import store
+from apps.runs import store, worker_store
 from apps.runs.store import Lease, Missed, Target
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
@@ -94,7 +94,7 @@ def load_deaths(conn: Connection, leases: Sequence[Lease]) -> dict[uuid.UUID, in
     Only a run that was begun before can have seen that: first attempts cost nothing.
     """
     again = [(lease.part, lease.run_id) for lease in leases if lease.attempt > 1]
-    return store.load_deaths(conn, runs=again) if again else {}
+    return worker_store.load_deaths(conn, runs=again) if again else {}
 
 
 def is_task(target: Target) -> bool:

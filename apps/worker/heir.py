@@ -9,7 +9,7 @@ import uuid
 
 import psycopg
 
-from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runs.sweep import rescue_all
 from apps.runtime.process import Waiter, rest_after
 from apps.runtime.sessions import Connection, connect_hot
@@ -50,7 +50,7 @@ def inherit(url: str, will: bytes) -> None:
 
 def hand_back(conn: Connection, workers: list[uuid.UUID]) -> int:
     """Mark these workers dead and offer again what they held; return how many runs."""
-    runs.mark_dead(conn, workers=workers)
+    worker_store.mark_dead(conn, workers=workers)
     return rescue_all(
         conn,
         now=int(read_clock(conn)),

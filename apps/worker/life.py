@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runs.store import Settlement
 from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection, connect_hot
@@ -169,7 +169,7 @@ class Life:
                 await self._unless_lost(settler.wait_done())
                 beat.stop()
                 await self._settle_line.call(
-                    lambda conn: runs.stop_worker(conn, worker=self.worker)
+                    lambda conn: worker_store.stop_worker(conn, worker=self.worker)
                 )
         except TimeoutError:
             return False
@@ -181,8 +181,8 @@ class Life:
         def register(conn: Connection) -> Millis:
             if self._previous is not None:
                 # What the lost life still holds need not wait for its lease to expire.
-                runs.stop_worker(conn, worker=self._previous)
-            runs.register_worker(
+                worker_store.stop_worker(conn, worker=self._previous)
+            worker_store.register_worker(
                 conn,
                 worker=self.worker,
                 host=socket.gethostname(),

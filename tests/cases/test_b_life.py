@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from apps.jobs import commands
-from apps.runs import days
+from apps.runs import days, worker_store
 from apps.runs import store as runs
 from apps.runs.store import Lease, Settlement
 from apps.runtime.sessions import connect_hot, connect_upkeep
@@ -247,7 +247,7 @@ def test_b16_five_seconds_late_is_late_and_not_lost(leader: Leader) -> None:
 def claim(leader: Leader) -> tuple[uuid.UUID, list[Lease]]:
     """Claim whatever is ready for a new worker."""
     worker = uuid.uuid4()
-    runs.register_worker(
+    worker_store.register_worker(
         leader.conn, worker=worker, host="t", pid=1, concurrency=1, queues=["default"]
     )
     leases = runs.claim_ready(leader.conn, queue="default", limit=500, worker=worker)
@@ -263,7 +263,7 @@ def test_b22_what_runs_when_its_job_is_paused_or_deleted_runs_to_its_end(
     worker, [lease] = claim(leader)
     end(job, now=leader.clock.moment)
     leader.jump_to(NOON + 10 * MINUTE)
-    flagged = runs.beat_if_alive(leader.conn, worker=worker)
+    flagged = worker_store.beat_if_alive(leader.conn, worker=worker)
     assert flagged == [], "nobody asked for it to stop"
     done = Settlement(run_id=lease.run_id, token=lease.token)
     settled = runs.settle_if_leased(leader.conn, [done], horizon=NOON + DAY)

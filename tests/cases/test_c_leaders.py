@@ -14,6 +14,7 @@ import pytest
 
 from apps.jobs.commands import create_job
 from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runs.store import Settlement
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import LEADER, Connection, connect_hot, connect_leader
@@ -334,7 +335,7 @@ def test_c13_a_run_that_lives_keeps_the_next_back_whoever_leads_by_then(
     leader.clock.moment = NOON + MINUTE
     assert first.fire() == 1
     worker = uuid.uuid4()
-    runs.register_worker(
+    worker_store.register_worker(
         leader.conn, worker=worker, host="t", pid=1, concurrency=1, queues=["default"]
     )
     [lease_] = runs.claim_ready(leader.conn, queue="default", limit=9, worker=worker)

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from apps.runs import store
+from apps.runs import store, worker_store
 from apps.runs.sweep import Sweep, rescue_all
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_hot
@@ -47,7 +47,7 @@ def conn(new_conn: Callable[[], Connection]) -> Connection:
 
 def a_worker(conn: Connection, *, held: bool = False) -> uuid.UUID:
     worker = uuid.uuid4()
-    store.register_worker(
+    worker_store.register_worker(
         conn,
         worker=worker,
         host="web.1",
@@ -80,7 +80,7 @@ def test_d03_a_new_process_under_the_old_name_keeps_nobody_else_alive(
     sweep, clock = Sweep(horizon=lambda: 0), ManualClock(DUE)
     rescued = 0
     for _ in range(0, GONE_AFTER + SWEEP_EVERY, SWEEP_EVERY):
-        store.beat_if_alive(conn, worker=again)
+        worker_store.beat_if_alive(conn, worker=again)
         rescued += sweep.step(conn, clock=clock)
         clock.moment += SWEEP_EVERY
     assert rescued == 1
@@ -111,7 +111,7 @@ def test_d11_a_run_of_six_hours_has_one_attempt_while_its_worker_beats(
             [BEAT_EVERY],
         )
         assert sweep.step(conn, clock=clock) == 0
-        assert store.beat_if_alive(conn, worker=worker) == []
+        assert worker_store.beat_if_alive(conn, worker=worker) == []
     settled = [store.Settlement(run_id=lease.run_id, token=lease.token)]
     assert store.settle_if_leased(conn, settled, horizon=0) == {lease.run_id}
     assert conn.execute("SELECT attempt FROM chrono_run").fetchall() == [(1,)]
@@ -124,7 +124,7 @@ def test_d13_three_reapers_of_a_thousand_runs_make_a_thousand_transitions(
 ) -> None:
     worker = a_worker(conn)
     claim(conn, worker, runs=1_000)
-    store.mark_dead(conn, workers=[worker])
+    worker_store.mark_dead(conn, workers=[worker])
     reapers = [
         background(rescue_all, new_conn(), now=DUE, horizon=lambda: 0) for _ in range(3)
     ]
@@ -158,7 +158,7 @@ def test_e01_a_run_that_ends_its_process_is_a_dead_letter_and_the_others_are_not
         assert len(
             store.claim_ready(conn, queue="default", limit=9, worker=worker)
         ) == len([guilty, *others])
-        store.mark_dead(conn, workers=[worker])
+        worker_store.mark_dead(conn, workers=[worker])
         assert rescue_all(conn, now=DUE, horizon=lambda: 0) == 5
         conn.execute(
             """
@@ -172,7 +172,7 @@ def test_e01_a_run_that_ends_its_process_is_a_dead_letter_and_the_others_are_not
     assert count(conn, "chrono_blocked") == 5
     for _ in range(5):
         worker = uuid.uuid4()
-        store.register_worker(
+        worker_store.register_worker(
             conn,
             worker=worker,
             host="t",
@@ -183,7 +183,7 @@ def test_e01_a_run_that_ends_its_process_is_a_dead_letter_and_the_others_are_not
         )
         [lease] = store.claim_set_aside(conn, queue="default", limit=1, worker=worker)
         if lease.run_id == guilty:
-            store.mark_dead(conn, workers=[worker])
+            worker_store.mark_dead(conn, workers=[worker])
             assert rescue_all(conn, now=DUE, horizon=lambda: 0) == 1
         else:
             settled = [store.Settlement(run_id=lease.run_id, token=lease.token)]

@@ -7,6 +7,7 @@ import pytest
 from apps.api.errors import status_of
 from apps.jobs.rerun import Wanted, redrive, retry_run
 from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runs.cancel import cancel
 from apps.runs.errors import LetterClosed, RunRerunAlready
 from apps.runs.sweep import rescue
@@ -28,7 +29,7 @@ def job(leader):
 
 def claimed(conn):
     worker = uuid.uuid4()
-    runs.register_worker(
+    worker_store.register_worker(
         conn, worker=worker, host="t", pid=1, concurrency=9, queues=["default"]
     )
     return worker, runs.claim_ready(conn, queue="default", limit=9, worker=worker)
@@ -42,8 +43,8 @@ def test_e02_a_run_that_kills_its_worker_is_cancelled_and_never_claimed_again(
     worker, [lease] = claimed(conn)
     assert cancel(conn, run) is RunState.RUNNING
     # The worker dies before it hears of it; the sweep would offer the run again.
-    runs.stop_worker(conn, worker=worker)
-    orphans = runs.list_orphans(conn, limit=9)
+    worker_store.stop_worker(conn, worker=worker)
+    orphans = worker_store.list_orphans(conn, limit=9)
     assert [one.run_id for one in orphans] == [run]
     assert rescue(conn, orphans, now=leader.clock.moment, horizon=NOON + HOUR) == 1
     leader.run_to(leader.clock.moment + 5 * SECOND)

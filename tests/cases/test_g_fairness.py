@@ -9,6 +9,7 @@ import pytest
 
 from apps.jobs.commands import create_job
 from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runs.store import Lease
 from apps.tenants.actor import Actor
 from apps.tenants.directory import change_weight, create_tenant
@@ -69,7 +70,7 @@ class Workers:
         self.seats = seats
         self.worker = uuid.uuid4()
         self.slowest = 0.0
-        runs.register_worker(
+        worker_store.register_worker(
             self.conn,
             worker=self.worker,
             host="t",

@@ -32,6 +32,7 @@ from apps.jobs.audit import Scope, audit
 from apps.jobs.definition import Definition
 from apps.jobs.manual import run_now
 from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runs.store import Settlement
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_hot, connect_upkeep
@@ -175,7 +176,7 @@ class Lives(RuleBasedStateMachine):
         self.lives: dict[uuid.UUID, Life] = {}
         self.conn = connect_hot(self.url, name="test leader")
         self.worker = uuid.uuid4()
-        runs.register_worker(
+        worker_store.register_worker(
             self.upkeep,
             worker=self.worker,
             host="here",

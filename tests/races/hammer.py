@@ -28,7 +28,7 @@ from apps.jobs.editing import Edit
 from apps.jobs.errors import JobNotFound, JobsBusy
 from apps.queue import rotation, withdrawals
 from apps.queue.rotation import Rotation
-from apps.runs import days
+from apps.runs import days, worker_store
 from apps.runs import store as runs
 from apps.runs.cancel import cancel
 from apps.runs.store import Lease, Settlement
@@ -219,7 +219,7 @@ class Worker(Actor):
         self.cancelled: set[uuid.UUID] = set()
         self.next_beat = 0.0
         self.dies_at = time.monotonic() + self.lot.uniform(1, 8)
-        runs.register_worker(
+        worker_store.register_worker(
             self.conn,
             worker=self.id,
             host="here",
@@ -235,7 +235,7 @@ class Worker(Actor):
             return
         if now >= self.next_beat:
             self.next_beat = now + 0.25
-            told = runs.beat_if_alive(self.conn, worker=self.id)
+            told = worker_store.beat_if_alive(self.conn, worker=self.id)
             if told is None:
                 self.count("told to be dead")
                 self.be_born()
@@ -446,11 +446,11 @@ class Upkeep(Actor):
             )
         current = self.ring.step(self.conn, current=state.slice, now=now)
         self.count("turns of the ring", current != state.slice)
-        look = runs.look_at_workers(self.sweeper, quiet=DEAD_AFTER)
+        look = worker_store.look_at_workers(self.sweeper, quiet=DEAD_AFTER)
         if look.silent:
             stale = sorted(look.silent)
-            runs.mark_dead_if_stale(self.sweeper, workers=stale, ttl=DEAD_AFTER)
-        if orphans := runs.list_orphans(self.sweeper, limit=500):
+            worker_store.mark_dead_if_stale(self.sweeper, workers=stale, ttl=DEAD_AFTER)
+        if orphans := worker_store.list_orphans(self.sweeper, limit=500):
             rescued = rescue(self.sweeper, orphans, now=now, horizon=state.horizon)
             self.count("rescued", rescued)
         self.count("withdrawn forgotten", withdrawals.clear(self.conn))

@@ -9,6 +9,7 @@ import pytest
 from apps.queue import store as queue
 from apps.queue import withdrawals
 from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runs.cancel import RunNotFound, cancel
 from apps.runs.store import Lease
 from apps.runs.sweep import rescue
@@ -37,7 +38,7 @@ def sweep(world: World, actor: Actor) -> int:
     """Rescue what dead workers hold, as the sweep does."""
     return rescue(
         actor.conn,
-        runs.list_orphans(actor.conn, limit=500),
+        worker_store.list_orphans(actor.conn, limit=500),
         now=world.now(),
         horizon=world.horizon,
     )
@@ -48,7 +49,7 @@ def test_settle_and_sweep_in_every_order(world: World, outcome: int) -> None:
     worker, sweeper = world.worker("worker"), world.session("sweeper")
     for order in orders(3, 3):
         job, lease = leased(world, worker)
-        runs.stop_worker(world.observer, worker=worker.id)
+        worker_store.stop_worker(world.observer, worker=worker.id)
         settle = (
             partial(worker.settle, lease) if outcome else partial(worker.retry, lease)
         )
@@ -69,7 +70,7 @@ def test_hand_back_and_sweep_in_every_order(world: World) -> None:
     worker, sweeper = world.worker("worker"), world.session("sweeper")
     for order in orders(3, 3):
         job, lease = leased(world, worker)
-        runs.stop_worker(world.observer, worker=worker.id)
+        worker_store.stop_worker(world.observer, worker=worker.id)
         hand_back = partial(worker.settle, lease, state=0, spent=0)
         trace = play(
             world.stage,
@@ -114,7 +115,7 @@ def test_a_stale_worker_cannot_settle_the_next_attempt(world: World) -> None:
         world.worker("second"),
     )
     job, lease = leased(world, first)
-    runs.stop_worker(world.observer, worker=first.id)
+    worker_store.stop_worker(world.observer, worker=first.id)
     assert sweep(world, leader.actor) == 1
     assert leader.fire(leader.load(7)).verdicts == {0: 0}
     [again] = second.claim(job)
@@ -221,9 +222,12 @@ def test_beat_and_burial_in_every_order(world: World) -> None:
             "UPDATE chrono_worker SET dead = false, beat_at = now() - interval '1 min'"
         )
         bury = partial(
-            runs.mark_dead_if_stale, sweeper.conn, workers=[worker.id], ttl=30_000
+            worker_store.mark_dead_if_stale,
+            sweeper.conn,
+            workers=[worker.id],
+            ttl=30_000,
         )
-        beat = partial(runs.beat_if_alive, worker.conn, worker=worker.id)
+        beat = partial(worker_store.beat_if_alive, worker.conn, worker=worker.id)
         trace = play(
             world.stage,
             order,
@@ -245,9 +249,9 @@ def test_beat_and_burial_of_who_has_no_session_in_every_order(world: World) -> N
             " beat_at = now() - interval '1 s'"
         )
         bury = partial(
-            runs.mark_dead_if_gone, sweeper.conn, since={worker.id: world.now()}
+            worker_store.mark_dead_if_gone, sweeper.conn, since={worker.id: world.now()}
         )
-        beat = partial(runs.beat_if_alive, worker.conn, worker=worker.id)
+        beat = partial(worker_store.beat_if_alive, worker.conn, worker=worker.id)
         trace = play(
             world.stage,
             order,
@@ -268,7 +272,7 @@ def watch(
     world: World, leader: Leader, worker: Worker, job: Job, run: uuid.UUID
 ) -> None:
     """Do for a cancelled run all that is still to be done, and watch it stay so."""
-    told = runs.beat_if_alive(worker.conn, worker=worker.id)
+    told = worker_store.beat_if_alive(worker.conn, worker=worker.id)
     assert told is not None
     for lease in runs.list_leases(worker.conn, worker=worker.id):
         assert lease.run_id in told, "a worker runs it and is not told"
@@ -352,7 +356,7 @@ class Moves:
     def sweep(self) -> tuple[Job, uuid.UUID, Actor, list[Step]]:
         gone = self.world.worker("gone")
         job, lease = leased(self.world, gone)
-        runs.stop_worker(self.world.observer, worker=gone.id)
+        worker_store.stop_worker(self.world.observer, worker=gone.id)
         actor = self.leader.actor
         return (
             job,
@@ -467,7 +471,7 @@ def test_a_run_that_succeeds_after_it_was_flagged_has_succeeded(world: World) ->
     worker = world.worker("worker")
     job, lease = leased(world, worker)
     assert cancel(world.observer, lease.run_id) == RunState.RUNNING
-    assert runs.beat_if_alive(worker.conn, worker=worker.id) == [lease.run_id]
+    assert worker_store.beat_if_alive(worker.conn, worker=worker.id) == [lease.run_id]
     worker.settle(lease)
     assert world.places(lease.run_id, job.part) == ["run:success"]
     assert cancel(world.observer, lease.run_id) == RunState.SUCCESS
@@ -489,7 +493,7 @@ def cancel_over_an_open_claim(world: World) -> None:
     worker.actor.commit()
     world.check()
     # The worker could not know; it hears of it with its next beat.
-    assert runs.beat_if_alive(worker.conn, worker=worker.id) == [first]
+    assert worker_store.beat_if_alive(worker.conn, worker=worker.id) == [first]
     assert worker.settle(*leases) == {first, second}
     assert world.places(first, 7) == ["run:cancelled"]
     assert world.places(second, 7) == ["run:success"]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runtime.sessions import connect_hot, connect_upkeep
 from apps.scheduler import store as scheduler
 from apps.scheduler.store import Firing, Missing, Term, TimerRow
@@ -319,7 +320,7 @@ class World:
     def worker(self, name: str) -> Worker:
         """Put a registered worker on the stage."""
         worker = Worker(id=uuid.uuid4(), actor=self.session(name), world=self)
-        runs.register_worker(
+        worker_store.register_worker(
             self.observer,
             worker=worker.id,
             host="here",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.queue import withdrawals
-from apps.runs import store
+from apps.runs import store, worker_store
 from apps.runs.cancel import RunNotFound, cancel
 from apps.runs.store import Settlement
 from apps.runtime.sessions import Connection, connect_hot, connect_upkeep
@@ -59,7 +59,7 @@ def put_timer(
 
 def claim(conn: Connection) -> tuple[uuid.UUID, list[store.Lease]]:
     worker = uuid.uuid4()
-    store.register_worker(
+    worker_store.register_worker(
         conn, worker=worker, host="t", pid=1, concurrency=9, queues=["default"]
     )
     return worker, store.claim_ready(conn, queue="default", limit=9, worker=worker)
@@ -121,9 +121,9 @@ def test_a_running_run_is_flagged_and_its_worker_told(
 ) -> None:
     run, other = make_ready(conn, job, count=2)
     worker, _ = claim(conn)
-    assert store.beat_if_alive(conn, worker=worker) == []
+    assert worker_store.beat_if_alive(conn, worker=worker) == []
     assert cancel(conn, run) is RunState.RUNNING
-    assert store.beat_if_alive(conn, worker=worker) == [run]
+    assert worker_store.beat_if_alive(conn, worker=worker) == [run]
     assert history(conn) == []
     assert places(conn, run) == ["lease"]
     assert places(conn, other) == ["lease"]

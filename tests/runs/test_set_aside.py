@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apps.runs import store
+from apps.runs import store, worker_store
 from apps.runs.cancel import cancel
 from apps.runs.selectors import get_run, state_of
 from apps.runs.sweep import rescue_all
@@ -26,7 +26,7 @@ def conn(dsn: str) -> Iterator[Connection]:
 
 def a_worker(conn: Connection, *, alone: bool = False) -> uuid.UUID:
     worker = uuid.uuid4()
-    store.register_worker(
+    worker_store.register_worker(
         conn,
         worker=worker,
         host="t",
@@ -61,7 +61,7 @@ def die(conn: Connection, *, runs: int) -> None:
     assert len(store.claim_ready(conn, queue="default", limit=runs, worker=worker)) == (
         runs
     )
-    store.mark_dead(conn, workers=[worker])
+    worker_store.mark_dead(conn, workers=[worker])
     assert sweep(conn) == runs
 
 
@@ -84,7 +84,7 @@ def test_the_death_of_a_process_takes_no_attempt_from_what_it_executed(
     assert attempts(conn, "chrono_timer_far") == [2, 2, 2]
     assert attempts(conn, "chrono_attempt") == [1, 1, 1]
     places = [(job.part, run) for run in runs]
-    assert store.load_deaths(conn, runs=places) == dict.fromkeys(runs, 1)
+    assert worker_store.load_deaths(conn, runs=places) == dict.fromkeys(runs, 1)
 
 
 def test_what_was_there_at_two_deaths_is_set_aside(
@@ -117,7 +117,7 @@ def test_who_dies_alone_is_guilty(conn: Connection, job: SeededJob) -> None:
     worker = a_worker(conn, alone=True)
     [lease] = store.claim_set_aside(conn, queue="default", limit=1, worker=worker)
     assert (lease.run_id, lease.attempt) == (run, 3)
-    store.mark_dead(conn, workers=[worker])
+    worker_store.mark_dead(conn, workers=[worker])
     assert sweep(conn) == 1
     assert conn.execute("SELECT id, state, reason FROM chrono_run").fetchall() == [
         (run, RunState.DEAD, Reason.PROCESS_CRASH)
@@ -147,7 +147,7 @@ def test_a_silent_worker_takes_an_attempt_and_leaves_out_what_was_spared(
         ready_again(conn)
         worker = a_worker(conn)
         store.claim_ready(conn, queue="default", limit=1, worker=worker)
-        store.stop_worker(conn, worker=worker)
+        worker_store.stop_worker(conn, worker=worker)
         assert sweep(conn) == 1
         assert len(attempts(conn, "chrono_timer_far")) == left
     assert conn.execute("SELECT state, reason FROM chrono_run").fetchall() == [
@@ -164,9 +164,9 @@ def test_what_was_set_aside_says_why_it_waits(conn: Connection, job: SeededJob) 
 
 def test_a_process_for_what_was_set_aside_serves_no_queue(conn: Connection) -> None:
     a_worker(conn, alone=True)
-    assert not store.is_queue_served(conn, queue="default")
+    assert not worker_store.is_queue_served(conn, queue="default")
     a_worker(conn)
-    assert store.is_queue_served(conn, queue="default")
+    assert worker_store.is_queue_served(conn, queue="default")
 
 
 def test_what_was_set_aside_is_cancelled_at_once(
@@ -187,7 +187,7 @@ def test_a_run_that_is_cancelled_while_it_is_rescued_never_runs_again(
     worker = a_worker(conn)
     store.claim_ready(conn, queue="default", limit=1, worker=worker)
     assert cancel(conn, run) is RunState.RUNNING
-    store.mark_dead(conn, workers=[worker])
+    worker_store.mark_dead(conn, workers=[worker])
     assert sweep(conn) == 1
     assert conn.execute("SELECT state FROM chrono_run").fetchall() == [
         (RunState.CANCELLED,)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.runs import store
+from apps.runs import store, worker_store
 from apps.runs.sweep import ALL_ORPHANS_EVERY, SWEPT_AFTER, Sweep
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_hot
@@ -63,7 +63,7 @@ def conn(dsn: str) -> Iterator[Connection]:
 
 def a_worker(conn: Connection, *, silent_for: int = 0, held: bool = False) -> uuid.UUID:
     worker = uuid.uuid4()
-    store.register_worker(
+    worker_store.register_worker(
         conn,
         worker=worker,
         host="t",
@@ -112,7 +112,7 @@ def test_a_silent_worker_is_dead_at_the_second_look(
     assert conn.execute("SELECT reason FROM chrono_attempt").fetchall() == [
         (Reason.WORKER_LOST,)
     ]
-    assert store.beat_if_alive(conn, worker=worker) is None
+    assert worker_store.beat_if_alive(conn, worker=worker) is None
 
 
 def test_a_worker_that_beats_between_the_looks_lives(
@@ -121,7 +121,7 @@ def test_a_worker_that_beats_between_the_looks_lives(
     worker = a_worker(conn, silent_for=LEASE_TTL + 1)
     claim(conn, worker)
     watch.look()
-    assert store.beat_if_alive(conn, worker=worker) == []
+    assert worker_store.beat_if_alive(conn, worker=worker) == []
     assert watch.look(CROWD_LOOK_AFTER) == 0
     assert len(store.list_leases(conn, worker=worker)) == 1
 
@@ -172,7 +172,7 @@ def test_a_clock_that_jumps_ahead_ends_no_lease_of_who_beats(
     for second in range(30):
         watch.look(1_000)
         if second < 8 and second % 2:
-            store.beat_if_alive(conn, worker=workers[second // 2])
+            worker_store.beat_if_alive(conn, worker=workers[second // 2])
     assert not any(is_dead(conn, worker) for worker in workers)
 
 
@@ -218,7 +218,7 @@ def test_one_session_that_holds_the_identity_is_enough(
         for _ in range(30):
             watch.look(1_000)
         assert not is_dead(conn, worker)
-    wait_for(lambda: store.look_at_workers(conn, quiet=LEASE_TTL).gone)
+    wait_for(lambda: worker_store.look_at_workers(conn, quiet=LEASE_TTL).gone)
     watch.look()
     watch.look(GONE_AFTER)
     assert is_dead(conn, worker)
@@ -242,7 +242,7 @@ def test_who_beat_since_its_sessions_were_missed_lives(
     for _ in range(10):
         watch.look(GONE_AFTER)
         # On a session that ends before the next look.
-        store.beat_if_alive(conn, worker=worker)
+        worker_store.beat_if_alive(conn, worker=worker)
     assert not is_dead(conn, worker)
 
 
@@ -288,7 +288,7 @@ def test_what_a_dead_worker_s_open_claim_brings_comes_back_too(
     conn: Connection, watch: Watch
 ) -> None:
     worker = a_worker(conn)
-    store.stop_worker(conn, worker=worker)
+    worker_store.stop_worker(conn, worker=worker)
     watch.look()
     claim(conn, worker)
     assert watch.look(1_000) == 1

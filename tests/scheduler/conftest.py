@@ -10,7 +10,7 @@ import pytest
 
 from apps.jobs.commands import create_job
 from apps.jobs.definition import parse_definition
-from apps.runs import days
+from apps.runs import days, worker_store
 from apps.runs import store as runs
 from apps.runs.store import Lease, Settlement
 from apps.runtime.clock import ManualClock
@@ -131,7 +131,7 @@ class Leader:
     def claim(self, limit: int = 500) -> list[Lease]:
         """Claim what is ready, as a worker of its own; earliest instant first."""
         worker = uuid.uuid4()
-        runs.register_worker(
+        worker_store.register_worker(
             self.conn, worker=worker, host="t", pid=1, concurrency=1, queues=["default"]
         )
         leases = runs.claim_ready(

@@ -7,6 +7,7 @@ import psycopg
 from apps.jobs.commands import change_job, pause_job, resume_job
 from apps.jobs.definition import parse_definition
 from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runs.store import Settlement
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
@@ -25,7 +26,7 @@ HOUR = 60 * MINUTE
 def settle_all(leader: Leader) -> int:
     """Claim and succeed whatever is ready; return how many runs that was."""
     worker = uuid.uuid4()
-    runs.register_worker(
+    worker_store.register_worker(
         leader.conn, worker=worker, host="t", pid=1, concurrency=1, queues=["default"]
     )
     leases = runs.claim_ready(leader.conn, queue="default", limit=500, worker=worker)

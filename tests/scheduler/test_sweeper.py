@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from apps.runs import store as runs
+from apps.runs import worker_store
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_upkeep
 from apps.scheduler.sweeper import Sweeper
@@ -59,11 +59,11 @@ def new_sweeper(dsn: str, clock: ManualClock) -> Iterator[Callable[..., Sweeper]
 @pytest.fixture
 def server_up_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the server be up for as long as sessions need to be back."""
-    look = runs.look_at_workers
+    look = worker_store.look_at_workers
 
-    def long_after(conn: Connection, *, quiet: int) -> runs.Look:
+    def long_after(conn: Connection, *, quiet: int) -> worker_store.Look:
         seen = look(conn, quiet=quiet)
-        return runs.Look(
+        return worker_store.Look(
             at=seen.at,
             up_for=SESSIONS_BACK_AFTER,
             silent=seen.silent,
@@ -71,12 +71,12 @@ def server_up_long(monkeypatch: pytest.MonkeyPatch) -> None:
             dead=seen.dead,
         )
 
-    monkeypatch.setattr(runs, "look_at_workers", long_after)
+    monkeypatch.setattr(worker_store, "look_at_workers", long_after)
 
 
 def a_worker(conn: Connection, *, held: bool = False, silent: bool = False) -> None:
     """Register a worker without a session; a silent one's lease is long over."""
-    runs.register_worker(
+    worker_store.register_worker(
         conn,
         worker=uuid.uuid4(),
         host="t",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.runs import store
+from apps.runs import store, worker_store
 from apps.runs.cancel import cancel
 from apps.runs.sweep import rescue
 from apps.runtime.sessions import connect_hot
@@ -30,7 +30,7 @@ def orphan(dsn, conn, **options):
 
 def sweep(dsn):
     with connect_hot(dsn, name="test") as hot:
-        orphans = store.list_orphans(hot, limit=10)
+        orphans = worker_store.list_orphans(hot, limit=10)
         return rescue(hot, orphans, now=DUE, horizon=0)
 
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import chrono
-from apps.runs import once_store, store
+from apps.runs import once_store, store, worker_store
 from apps.runs.days import purge_kept
 from apps.runtime.sessions import connect_hot
 from apps.worker.onces import Once, Sessions, ttl_of
@@ -63,7 +63,7 @@ class Attempts:
     def _claim(self):
         worker = uuid.uuid4()
         with connect_hot(self._dsn, name="test") as hot:
-            store.register_worker(
+            worker_store.register_worker(
                 hot, worker=worker, host="t", pid=1, concurrency=9, queues=["default"]
             )
             [lease] = store.claim_ready(hot, queue="default", limit=1, worker=worker)
