@@ -75,12 +75,8 @@ class TenantAdmin(KeysetAdmin):
 
     list_display = ("named", "number", "timezone", "weight", "created")
     list_display_links = None
+    addable = True
     newest_first = False
-
-    @override
-    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
-        page = super().fetch(request, cl, after)
-        return _dated(page, cl.now)
 
     @admin.display(description="Name")
     def named(self, tenant: Any) -> SafeString:
@@ -96,10 +92,6 @@ class TenantAdmin(KeysetAdmin):
     def created(self, tenant: Any) -> SafeString | str:
         """Return when it was made."""
         return shown.instant(tenant.created_at, tenant.now)
-
-    @override
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return True
 
     @override
     def changeform_view(
@@ -197,16 +189,9 @@ class ApiKeyAdmin(KeysetAdmin):
 
     list_display = ("label", "ident", "owner", "rights", "stands", "expires", "used")
     list_display_links = None
+    addable = True
     list_filter = (filters.fields(filters.TENANT),)
     list_select_related = ("tenant",)
-
-    @override
-    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
-        return _dated(super().fetch(request, cl, after), cl.now)
-
-    @override
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return True
 
     @admin.display(description="Name")
     def label(self, key: Any) -> SafeString:
@@ -408,7 +393,7 @@ class AuditEventAdmin(KeysetAdmin):
     @override
     def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
         cl.queryset = brief(cl.queryset)
-        return _dated(super().fetch(request, cl, after), cl.now)
+        return super().fetch(request, cl, after)
 
     @admin.display(description="At")
     def when(self, event: Any) -> SafeString:
@@ -535,12 +520,6 @@ def _record(
         },
     )
     audit.record(raw_connection(), actor=actor_of(request), events=[event])
-
-
-def _dated(page: Page, now: Millis) -> Page:
-    for row in page.rows:
-        row.now = now  # type: ignore[attr-defined]
-    return page
 
 
 def _state(key: ApiKey, now: Millis) -> str:

@@ -3,44 +3,21 @@
 from typing import Any, override
 
 from django.contrib import admin
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from apps.console import shown, store
-from apps.console.lists import KeysetAdmin, Listing, Page
+from apps.console.lists import Listing, Page, PagelessAdmin
 from apps.runtime.django_session import raw_connection
 from chrono.rules.instants import to_millis
 from chrono.rules.lease import LEASE_TTL
 from chrono.rules.partitions import PARTITIONS
 
 
-class _Pageless(KeysetAdmin):
-    """A list whose rows have no page of their own."""
-
-    list_display_links = None
-
-    @override
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        raise Http404
-
-
-class WorkerAdmin(_Pageless):
+class WorkerAdmin(PagelessAdmin):
     """Workers, the last started first."""
 
     list_display = ("who", "stands", "queue_names", "slots", "beat", "started", "ident")
-
-    @override
-    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
-        page = super().fetch(request, cl, after)
-        for row in page.rows:
-            row.now = cl.now  # type: ignore[attr-defined]
-        return page
 
     @admin.display(description="Host, process")
     def who(self, worker: Any) -> str:
@@ -83,7 +60,7 @@ class WorkerAdmin(_Pageless):
         return shown.code(worker.pk)
 
 
-class PartitionAdmin(_Pageless):
+class PartitionAdmin(PagelessAdmin):
     """The 64 partitions and who leads each."""
 
     list_display = ("pk", "leads", "owner", "fence", "taken", "epoch")
@@ -95,7 +72,7 @@ class PartitionAdmin(_Pageless):
         page = super().fetch(request, cl, after)
         led = store.list_led(raw_connection())
         for row in page.rows:
-            row.now, row.led = cl.now, row.pk in led  # type: ignore[attr-defined]
+            row.led = row.pk in led  # type: ignore[attr-defined]
         return page
 
     @admin.display(description="Led now")

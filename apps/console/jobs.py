@@ -211,6 +211,7 @@ class JobAdmin(KeysetAdmin):
 
     list_display = ("named", "stands", "when", "next_run", "last_run", "calls")
     list_display_links = None
+    addable = True
     search_fields = ("key",)
     search_help_text = "key, name, tag, id, address, task or cron text"
     actions = ("pause_selected", "resume_selected")
@@ -225,10 +226,6 @@ class JobAdmin(KeysetAdmin):
             filters.TENANT,
         ),
     )
-
-    @override
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return True
 
     @override
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -294,7 +291,7 @@ class JobAdmin(KeysetAdmin):
         public = {UUID(one["id"]): one for one in found}
         long_runs = _long_runs(public, cl.now)
         for row in page.rows:
-            row.now, row.public = cl.now, public[row.pk]  # type: ignore[attr-defined]
+            row.public = public[row.pk]  # type: ignore[attr-defined]
             row.runs_long = row.pk in long_runs  # type: ignore[attr-defined]
         return page
 

@@ -17,7 +17,7 @@ from django.contrib import admin
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import urlencode
 
@@ -143,6 +143,8 @@ class KeysetAdmin(Base):
     sortable_by = ()
     actions: Sequence[Any] = ()
     newest_first = True
+    addable = False
+    """Whether the list leads to a page by which one more is made."""
 
     @override
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -170,7 +172,7 @@ class KeysetAdmin(Base):
         )
 
     def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
-        """Return the rows after a cursor, by primary key.
+        """Return the rows after a cursor, by primary key; each is told when it is read.
 
         Raises ValueError or ValidationError for a cursor that is none of this list.
         """
@@ -180,6 +182,8 @@ class KeysetAdmin(Base):
             beyond = "pk__lt" if self.newest_first else "pk__gt"
             rows = rows.filter(**{beyond: key.to_python(after)})
         found = list(rows.order_by("-pk" if self.newest_first else "pk")[: size + 1])
+        for row in found:
+            row.now = cl.now
         return Page(
             rows=found[:size], next=str(found[size - 1].pk) if found[size:] else None
         )
@@ -197,7 +201,7 @@ class KeysetAdmin(Base):
 
     @override
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+        return self.addable
 
     @override
     def has_change_permission(
@@ -210,3 +214,32 @@ class KeysetAdmin(Base):
         self, request: HttpRequest, obj: Model | None = None
     ) -> bool:
         return False
+
+
+class PagelessAdmin(KeysetAdmin):
+    """A list whose rows have no page of their own."""
+
+    list_display_links = None
+
+    @override
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        if object_id is not None or not self.addable:
+            raise Http404
+        return self.new_view(request)
+
+    def new_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask for one more and make it; for lists that are ``addable``."""
+        raise NotImplementedError
+
+    def find(self, request: HttpRequest, pk: int) -> Any:
+        """Return the row with a key. Raises Http404."""
+        found = self.get_queryset(request).filter(pk=pk).first()
+        if found is None:
+            raise Http404
+        return found

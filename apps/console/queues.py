@@ -4,13 +4,13 @@ from typing import Any, override
 
 from django import forms
 from django.contrib import admin
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.console import filters, shown
-from apps.console.lists import KeysetAdmin, Listing, Page
+from apps.console.lists import PagelessAdmin
 from apps.console.pages import Question, ReasonForm, ask, crumbs
 from apps.console.who import actor_of
 from apps.runs import pauses
@@ -30,19 +30,12 @@ class PauseForm(ReasonForm):
     field_order = ("tenant", "queue", "reason")
 
 
-class QueuePauseAdmin(KeysetAdmin):
+class QueuePauseAdmin(PagelessAdmin):
     """Paused queues, the last paused first."""
 
     list_display = ("queue", "tenant", "since", "paused_by", "note", "switch")
-    list_display_links = None
+    addable = True
     list_filter = (filters.fields(filters.TENANT),)
-
-    @override
-    def fetch(self, request: HttpRequest, cl: Listing, after: str | None) -> Page:
-        page = super().fetch(request, cl, after)
-        for row in page.rows:
-            row.now = cl.now  # type: ignore[attr-defined]
-        return page
 
     @admin.display(description="Since")
     def since(self, pause: Any) -> SafeString | str:
@@ -67,23 +60,7 @@ class QueuePauseAdmin(KeysetAdmin):
         ]
 
     @override
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return True
-
-    @override
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Ask for a queue to be paused; a pause has no page."""
-        if object_id is not None:
-            raise Http404
-        return self.pause_view(request)
-
-    def pause_view(self, request: HttpRequest) -> HttpResponse:
+    def new_view(self, request: HttpRequest) -> HttpResponse:
         """Pause a queue."""
 
         def act(given: Any) -> tuple[str, str]:
@@ -110,9 +87,7 @@ class QueuePauseAdmin(KeysetAdmin):
 
     def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """End the pause of a queue."""
-        pause = self.get_queryset(request).filter(pk=pk).first()
-        if pause is None:
-            raise Http404
+        pause = self.find(request, pk)
 
         def act(given: Any) -> tuple[str, str]:
             pauses.resume(

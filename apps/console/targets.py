@@ -4,14 +4,14 @@ from typing import Any, override
 
 from django import forms
 from django.contrib import admin
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.console import filters, shown
 from apps.console.filters import Input
-from apps.console.lists import KeysetAdmin, Listing, Page
+from apps.console.lists import Listing, Page, PagelessAdmin
 from apps.console.pages import Question, ReasonForm, ask, crumbs
 from apps.console.who import actor_of
 from apps.runs import targets
@@ -22,6 +22,10 @@ from chrono.rules.targets import parse_identity
 
 STATES = [state.label for state in BreakerState]
 LIST = "admin:chrono_console_target_changelist"
+STOPPED = (
+    "Runs that come due wait until you have it called again. Their attempts are not "
+    "spent, and nothing probes. Calls under way go on."
+)
 
 
 class StopForm(ReasonForm):
@@ -36,7 +40,7 @@ class StopForm(ReasonForm):
     field_order = ("tenant", "target", "reason")
 
 
-class TargetAdmin(KeysetAdmin):
+class TargetAdmin(PagelessAdmin):
     """Targets that failed lately or that somebody looked after, newest first."""
 
     list_display = (
@@ -49,7 +53,7 @@ class TargetAdmin(KeysetAdmin):
         "who",
         "switch",
     )
-    list_display_links = None
+    addable = True
     list_filter = (
         filters.fields(
             filters.TENANT,
@@ -63,10 +67,7 @@ class TargetAdmin(KeysetAdmin):
         if word := cl.asked("state"):
             state = BreakerState[word.upper()]
             cl.queryset = cl.queryset.filter(state=int(state))
-        page = super().fetch(request, cl, after)
-        for row in page.rows:
-            row.now = cl.now  # type: ignore[attr-defined]
-        return page
+        return super().fetch(request, cl, after)
 
     @admin.display(description="Circuit")
     def stands(self, target: Any) -> SafeString:
@@ -132,23 +133,7 @@ class TargetAdmin(KeysetAdmin):
         ]
 
     @override
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return True
-
-    @override
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Ask for a target to be stopped; one that there is has no page."""
-        if object_id is not None:
-            raise Http404
-        return self.stop_view(request)
-
-    def stop_view(self, request: HttpRequest) -> HttpResponse:
+    def new_view(self, request: HttpRequest) -> HttpResponse:
         """Stop calls to a target of which nothing is known yet."""
 
         def act(given: Any) -> tuple[str, str]:
@@ -164,8 +149,7 @@ class TargetAdmin(KeysetAdmin):
 
         question = Question(
             title="Stop calls to a target?",
-            text="Runs that come due wait until you have it called again. Their "
-            "attempts are not spent, and nothing probes. Calls under way go on.",
+            text=STOPPED,
             button="Stop calls",
             form=StopForm,
             danger=True,
@@ -176,7 +160,7 @@ class TargetAdmin(KeysetAdmin):
 
     def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Stop calls to a target."""
-        target = self._get(request, pk)
+        target = self.find(request, pk)
 
         def act(given: Any) -> tuple[str, str]:
             targets.open_circuit(
@@ -190,8 +174,7 @@ class TargetAdmin(KeysetAdmin):
 
         question = Question(
             title=f"Stop calls to {target.name}?",
-            text="Runs that come due wait until you have it called again. Their "
-            "attempts are not spent, and nothing probes. Calls under way go on.",
+            text=STOPPED,
             button="Stop calls",
             danger=True,
         )
@@ -200,7 +183,7 @@ class TargetAdmin(KeysetAdmin):
 
     def close_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Have a target called again."""
-        target = self._get(request, pk)
+        target = self.find(request, pk)
 
         def act(given: Any) -> tuple[str, str]:
             targets.close_circuit(
@@ -221,9 +204,3 @@ class TargetAdmin(KeysetAdmin):
         )
         way = crumbs(self)
         return ask(request, self, question, way=way, act=act, back=reverse(LIST))
-
-    def _get(self, request: HttpRequest, pk: int) -> Any:
-        found = self.get_queryset(request).filter(pk=pk).first()
-        if found is None:
-            raise Http404
-        return found
