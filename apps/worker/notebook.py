@@ -1,13 +1,12 @@
 """The notes of one execution: told by its handler in any thread, written in batches."""
 
 import json
-import math
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from apps.runs.store import Lease, Note
-from apps.worker.storable import RESULT_LIMIT, checked
+from apps.worker.storable import RESULT_LIMIT, checked, clean
 from chrono.rules.instants import Millis
 from chrono.tasks import NotStorable
 
@@ -108,12 +107,11 @@ def checkpoint_text(value: Any) -> str:
 def progress_of(share: float | None, text: str) -> tuple[float | None, str]:
     """Return share and text fit to be stored; raise :class:`NotStorable`."""
     if share is not None:
-        if isinstance(share, bool) or not isinstance(share, int | float):
-            raise NotStorable(f"A share is a number from 0 to 1, not {share!r:.40}.")
-        if not math.isfinite(share) or not -1e-6 <= share <= 1 + 1e-6:
+        is_number = isinstance(share, int | float) and not isinstance(share, bool)
+        if not is_number or not -1e-6 <= share <= 1 + 1e-6:
             raise NotStorable(f"A share is a number from 0 to 1, not {share!r:.40}.")
         share = min(1.0, max(0.0, float(share)))
-    clean = str(text).encode(errors="replace").decode().replace("\x00", "\ufffd")
-    if len(clean) > LONGEST_TEXT:
-        clean = f"{clean[: LONGEST_TEXT - 1]}…"
-    return share, clean
+    kept = clean(str(text))
+    if len(kept) > LONGEST_TEXT:
+        kept = f"{kept[: LONGEST_TEXT - 1]}…"
+    return share, kept

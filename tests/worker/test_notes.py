@@ -190,7 +190,7 @@ def test_what_no_checkpoint_can_be_is_refused_to_the_handler(dsn, connect):
     assert len(refused) == 6
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.1, 50, float("nan"), "half", True])
+@pytest.mark.parametrize("share", [-0.1, 1.1, 50, 10**400, float("nan"), "half", True])
 def test_a_share_is_a_number_from_nothing_to_one(share):
     with pytest.raises(NotStorable, match="from 0 to 1"):
         progress_of(share, "")
