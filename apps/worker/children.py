@@ -116,25 +116,24 @@ class Children:
             child = self._idle.pop()
             if child.is_alive:
                 return child
-            self._let_go(child)
+            child.close()
         return await self._start()
 
-    def give_back(self, child: Child, *, reusable: bool) -> None:
-        """Take a process back, for the next one if it may have it."""
-        if not reusable or child.runs >= MOST_RUNS or not child.is_alive:
-            self._let_go(child)
+    def give_back(self, child: Child) -> None:
+        """Take a sound process back, for the next one unless it is old or gone."""
+        if child.runs >= MOST_RUNS or not child.is_alive:
+            child.close()
             return
         self._idle.append(child)
         if len(self._idle) > self._most_idle:
-            self._let_go(self._idle.pop(0))
+            self._idle.pop(0).close()
         else:
-            runs = child.runs
-            self._loop.call_later(IDLE_S, self._retire, child, runs)
+            self._loop.call_later(IDLE_S, self._retire, child, child.runs)
 
     def end(self, child: Child) -> None:
         """Kill a process, whatever it does."""
         child.kill()
-        self._let_go(child)
+        child.close()
 
     def close(self) -> None:
         """Have every process ended; the nursery sees to it."""
@@ -193,10 +192,7 @@ class Children:
     def _retire(self, child: Child, runs: int) -> None:
         if child in self._idle and child.runs == runs:
             self._idle.remove(child)
-            self._let_go(child)
-
-    def _let_go(self, child: Child) -> None:
-        child.close()
+            child.close()
 
     def _hear(self) -> None:
         """Take from the nursery who ended."""

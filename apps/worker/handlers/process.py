@@ -48,7 +48,7 @@ class ProcessCall:
         finally:
             # One that was called off may have been cut off anywhere.
             if reusable and execution.ending is None:
-                self._children.give_back(child, reusable=True)
+                self._children.give_back(child)
             else:
                 self._children.end(child)
         return outcome
