@@ -102,7 +102,7 @@ def _batches(
         }
     rows = store.load_timers(
         conn,
-        after=dict.fromkeys(range(64), store.place(0)),
+        after=dict.fromkeys(range(64), store.cursor_at(0)),
         before=now_ms(conn),
         each=JOBS * ROUNDS,
     )

@@ -9,14 +9,14 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from apps.scheduler.store import Place, Term, place
+from apps.scheduler.store import Cursor, Term, cursor_at
 from chrono.rules.instants import Millis
 from chrono.rules.overlap import Check
 from chrono.rules.policy import OverlapPolicy, Policy
 from chrono.rules.schedule import Schedule
 from chrono.rules.wheel import Ticket, Wheel
 
-START = place(0)
+START = cursor_at(0)
 
 type Key = tuple[Millis, uuid.UUID, int, int]
 
@@ -80,9 +80,9 @@ class Held:
     term: Term
     full_epoch: int
     """The epoch of the last change without job rows that this leader has followed."""
-    ahead: Place = START
+    ahead: Cursor = START
     """Up to where what is to come was read."""
-    behind: Place | None = START
+    behind: Cursor | None = START
     """Up to where what is overdue was read; None where it was all of it."""
     tickets: dict[Key, Ticket[Entry]] = field(default_factory=dict)
 
@@ -126,7 +126,8 @@ class Cache:
     def put_back(self, entry: Entry, *, at: Millis) -> None:
         """Have an entry that was taken come out of the wheel again at ``at``."""
         held = self.held.get(entry.part)
-        if held is not None and entry.key in held.tickets:
+        if held is not None and (ticket := held.tickets.get(entry.key)) is not None:
+            ticket.cancel()  # It was put back before, or it would come out twice.
             held.tickets[entry.key] = self._wheel.add(at, entry)
 
     def forget(self, entry: Entry) -> None:

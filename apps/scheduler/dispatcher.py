@@ -25,7 +25,6 @@ from chrono.rules.instants import Millis
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
-HEADS_EVERY: Millis = 500
 WEIGHTS_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
@@ -61,7 +60,7 @@ class Dispatcher:
         self._conn = conn
         self._tags = tags = Tags()
         self._gates = Gates(conn)
-        self._keeper = Gatekeeper(conn, self.cache, self._gates)
+        self._gatekeeper = Gatekeeper(conn, self.cache, self._gates)
         self._gun = Gun(conn, self.cache, tags, self._gates.hold)
         self._misser = Misser(conn, self.cache, tags)
         self._lane = Lane(conn, self.cache, self._loader, rate=catchup_rate)
@@ -69,7 +68,6 @@ class Dispatcher:
         self._slice = 0
         self._horizon: Millis = 0
         self._next_look: Millis = 0
-        self._next_heads: Millis = 0
         self._next_weights: Millis = 0
 
     def adopt(self, terms: Iterable[Term]) -> None:
@@ -80,7 +78,7 @@ class Dispatcher:
         if terms:
             self._next_look = 0
             self._lane.notice()
-            self._keeper.notice()
+            self._gatekeeper.notice()
 
     def resign(self, parts: Iterable[int]) -> None:
         """Stop leading these partitions."""
@@ -96,11 +94,11 @@ class Dispatcher:
         """Look at once: somebody said that jobs changed."""
         self._next_look = 0
         self._lane.notice()
-        self._keeper.notice()
+        self._gatekeeper.notice()
 
     def notice_gates(self) -> None:
         """Look at the gates at once: somebody said that runs wait."""
-        self._keeper.notice()
+        self._gatekeeper.notice()
 
     def step(self) -> Step:
         """Look, read and let in where it is time, fire what is due; return the outcome.
@@ -126,7 +124,7 @@ class Dispatcher:
             fired += self._fire()
         if any(one.waiting for one in fired):
             self._lane.notice()
-            self._keeper.notice()
+            self._gatekeeper.notice()
         fired += self._let_in(now)
         self._lead_anew({part for one in fired for part in one.stale})
         return Step(
@@ -142,10 +140,10 @@ class Dispatcher:
         if now >= self._lane.due():
             fired.append(self._lane.step(self._moment()))
             if fired[0].waiting:
-                self._keeper.notice()
+                self._gatekeeper.notice()
             fired += self._fire()
-        if now >= self._keeper.due():
-            fired.append(self._keeper.step(self._moment()))
+        if now >= self._gatekeeper.due():
+            fired.append(self._gatekeeper.step(self._moment()))
             fired += self._fire()
         return fired
 
@@ -187,9 +185,7 @@ class Dispatcher:
             log.warning("%s partitions are led anew", len(seen.lost))
         self._lost += seen.lost
         self._gates.follow(seen.gates)
-        if now >= self._next_heads:
-            self._follow_heads()
-            self._next_heads = now + HEADS_EVERY
+        self._follow_heads()
         if now >= self._next_weights:
             self._tags.weigh(list_weights(self._conn))
             self._next_weights = now + WEIGHTS_EVERY
@@ -210,7 +206,7 @@ class Dispatcher:
             self._loader.ahead_due(),
             self._loader.overdue_due(),
             self._lane.due(),
-            self._keeper.due(),
+            self._gatekeeper.due(),
         )
         due = self.cache.next_due()
         if due is not None:

@@ -147,16 +147,12 @@ class Gun:
                 # Whatever is wrong with one job's schedule: the others fire.
                 log.exception("job %s can't be decided", entry.job_id)
                 self._cache.put_back(entry, at=now + 60 * REST)
-        manual = self._places.of_people(
-            [entry for entry, decision in decided if decision.gate is Reason.PAUSED]
-        )
-        decided = [
-            (
-                entry,
-                replace(decision, gate=None) if entry.run_id in manual else decision,
-            )
-            for entry, decision in decided
-        ]
+        retries = [e for e, decision in decided if decision.gate is Reason.PAUSED]
+        if manual := self._places.of_people(retries):
+            decided = [
+                (entry, replace(one, gate=None) if entry.run_id in manual else one)
+                for entry, one in decided
+            ]
         late = {entry.job_id for entry in entries if entry.kind == TimerKind.LATE}
         places = self._places.find(
             [

@@ -85,11 +85,10 @@ class Gates:
         Costs nothing while none is; else it reads what is called by jobs that it has
         not seen since the first was shut.
         """
-        free = [e for e, d in decided if d.skip is None and d.gate is None]
-        if not free or not self.any_shut:
+        if not self.any_shut:
             return list(decided)
         if self.circuits:
-            self._learn(free)
+            self._learn([e for e, d in decided if d.skip is None and d.gate is None])
         return [
             (entry, replace(decision, held=gate))
             if decision.skip is None

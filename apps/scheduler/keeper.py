@@ -1,5 +1,6 @@
 """A thread that works while this process is the keeper: the leader of partition 0."""
 
+import abc
 import logging
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from apps.runtime.sessions import Connection
 log = logging.getLogger("chrono.upkeep")
 
 
-class Keeper(threading.Thread):
+class Keeper(threading.Thread, abc.ABC):
     """Calls :meth:`step` every ``every_s`` while ``leads()``, on a session of its own.
 
     Give it a ``step``; a session that failed is replaced before the next one.
@@ -63,9 +64,9 @@ class Keeper(threading.Thread):
         if self.is_alive():
             self.join(timeout=2.0)
 
+    @abc.abstractmethod
     def step(self) -> None:
         """Do what is due."""
-        raise NotImplementedError
 
     def cut_off(self) -> None:
         """Do what is to be done when the session broke, or could not be had."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from apps.runs.store import Queueing, load_run_queueing
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
-from apps.scheduler.cache import Cache, Definition, Entry
-from apps.scheduler.store import Place, RevisionRow, Term, TimerRow
+from apps.scheduler.cache import START, Cache, Definition, Entry
+from apps.scheduler.store import Cursor, RevisionRow, Term, TimerRow
 from chrono.rules import jitter, overlap, policy
 from chrono.rules.catchup import LATE
 from chrono.rules.errors import ChronoError
@@ -47,6 +47,7 @@ class Seen:
     slice: int
     horizon: Millis
     gates: int
+    """The number of the gates, as in :class:`apps.scheduler.store.Look`."""
     lost: list[Term]
     """Terms that are over: another one has begun in their partition."""
 
@@ -80,15 +81,15 @@ class Loader:
         """
         length = AHEAD_ANYHOW if len(self._cache) >= WHEEL else AHEAD
         self._goal = now + length
-        places = {
-            part: max(held.ahead, store.place(now - LATE))
+        cursors = {
+            part: max(held.ahead, store.cursor_at(now - LATE))
             for part, held in self._cache.held.items()
         }
-        after = _before(places, now + length // 2) or _before(places, self._goal)
+        after = _before(cursors, now + length // 2) or _before(cursors, self._goal)
         if not after:
             return
-        for part, place in self._read_on(after, self._goal, PIECE).items():
-            self._cache.held[part].ahead = place or store.place(self._goal)
+        for part, cursor in self._read_on(after, self._goal, PIECE).items():
+            self._cache.held[part].ahead = cursor or store.cursor_at(self._goal)
 
     def overdue_due(self) -> Millis:
         """Return when to read on along what is overdue."""
@@ -105,7 +106,7 @@ class Loader:
         if now >= self._next_walk:
             self._next_walk = now + OVERDUE_EVERY
             for held in self._cache.held.values():
-                held.behind = held.behind or store.place(0)
+                held.behind = held.behind or START
         after = {
             part: held.behind
             for part, held in self._cache.held.items()
@@ -114,8 +115,8 @@ class Loader:
         if not after:
             return
         end = now - LOOK_BACK
-        for part, place in self._read_on(after, end, OVERDUE_PIECE).items():
-            self._cache.held[part].behind = place
+        for part, cursor in self._read_on(after, end, OVERDUE_PIECE).items():
+            self._cache.held[part].behind = cursor
 
     def look(self, now: Millis) -> Seen:
         """Compare what is due soon with the wheel; read where they differ.
@@ -148,10 +149,12 @@ class Loader:
             if self._cache.covers(look.part, before - 1)
             and look.due != counts[look.part]
         ]
-        places: Mapping[int, Place] = dict.fromkeys(differing, store.place(after))
-        while places:
-            found = self._read_on(places, before, PIECE)
-            places = {part: place for part, place in found.items() if place is not None}
+        cursors: Mapping[int, Cursor] = dict.fromkeys(differing, store.cursor_at(after))
+        while cursors:
+            found = self._read_on(cursors, before, PIECE)
+            cursors = {
+                part: cursor for part, cursor in found.items() if cursor is not None
+            }
         return Seen(
             slice=looks[0].slice,
             horizon=looks[0].horizon,
@@ -186,12 +189,12 @@ class Loader:
         return lost
 
     def _read_on(
-        self, after: Mapping[int, Place], before: Millis, most: int
-    ) -> dict[int, Place | None]:
-        """Read timers into the wheel, each partition's from a place on.
+        self, after: Mapping[int, Cursor], before: Millis, most: int
+    ) -> dict[int, Cursor | None]:
+        """Read timers into the wheel, each partition's from its cursor on.
 
-        At most so many rows, of each partition an equal share. Returns the places to go
-        on from, None where a partition has no more before the instant.
+        At most so many rows, of each partition an equal share. Returns where to go on,
+        None where a partition has no more before the instant.
         """
         each = max(1, most // len(after))
         rows = store.load_timers(self._conn, after=after, before=before, each=each)
@@ -296,8 +299,8 @@ class Loader:
             self._progress()
 
 
-def _before(places: Mapping[int, Place], moment: Millis) -> dict[int, Place]:
-    return {part: place for part, place in places.items() if place[0] < moment}
+def _before(cursors: Mapping[int, Cursor], moment: Millis) -> dict[int, Cursor]:
+    return {part: cursor for part, cursor in cursors.items() if cursor[0] < moment}
 
 
 def _revision(row: TimerRow) -> int:

@@ -58,7 +58,7 @@ _SQL = {
     )
 }
 
-type Place = tuple[Millis, uuid.UUID, int, int]
+type Cursor = tuple[Millis, uuid.UUID, int, int]
 """Behind which timer of a partition a walk stands: its due, ref, kind and version."""
 
 FIRING = "chrono fire"
@@ -308,19 +308,19 @@ def list_blockers(conn: Connection, *, after: Millis) -> list[tuple[str, Holder]
     ]
 
 
-def place(due: Millis) -> Place:
-    """Return the place before all that is due from an instant on."""
+def cursor_at(due: Millis) -> Cursor:
+    """Return where a walk begins that is to meet all due from an instant on."""
     return due, uuid.UUID(int=0), 0, 0
 
 
 def load_timers(
     conn: Connection,
     *,
-    after: Mapping[int, Place],
+    after: Mapping[int, Cursor],
     before: Millis,
     each: int,
 ) -> list[TimerRow]:
-    """Return partitions' timers behind a place and due before an instant.
+    """Return partitions' timers behind a cursor and due before an instant.
 
     At most so many of each partition, the first of them in their order.
     """

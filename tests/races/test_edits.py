@@ -319,7 +319,7 @@ def read_in_flight(world: World) -> None:
     act.clock.moment += EVERY + 5
     rows = scheduler.load_timers(
         act.leader.conn,
-        after={partition_of(job): scheduler.place(0)},
+        after={partition_of(job): scheduler.cursor_at(0)},
         before=act.clock.moment,
         each=10,
     )

@@ -60,7 +60,7 @@ class Leader:
         until = self.world.now() if before is None else before
         rows = scheduler.load_timers(
             self.conn,
-            after=dict.fromkeys(parts, scheduler.place(0)),
+            after=dict.fromkeys(parts, scheduler.cursor_at(0)),
             before=until,
             each=100_000,
         )

@@ -327,9 +327,9 @@ def test_two_keepers_let_in_no_more_than_one(leader: Leader, connect, first):
     other._gates.follow(-1)
     before = leader.count("chrono_blocked")
     moment = leader.dispatcher._moment()
-    leader.dispatcher._keeper.notice()
-    one = leader.dispatcher._keeper.step(moment).readied
-    two = other._keeper.step(moment).readied
+    leader.dispatcher._gatekeeper.notice()
+    one = leader.dispatcher._gatekeeper.step(moment).readied
+    two = other._gatekeeper.step(moment).readied
     assert one == (1 if first == "probe" else 5)
     assert two == 0
     assert before - leader.count("chrono_blocked") == one

@@ -346,6 +346,6 @@ def test_a_plain_job_has_no_pass_and_costs_no_look(leader: Leader):
     once(leader, "plain")
     leader.run_to(NOON + 3 * SECOND)
     assert leader.count("chrono_pass") == 0
-    assert leader.dispatcher._keeper.due() >= leader.clock.moment + SECOND
+    assert leader.dispatcher._gatekeeper.due() >= leader.clock.moment + SECOND
     assert isinstance(leader.dispatcher, Dispatcher)
     assert uuid.UUID(int=0) not in {one.job_id for one in leader.claim()}

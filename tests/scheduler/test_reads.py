@@ -137,3 +137,13 @@ def test_an_edit_in_an_outage_is_decided_by_the_walk_it_begins(leader: Leader) -
     leader.step()
     leader.run_to(leader.clock.moment + 2 * SECOND)
     assert leader.fired(job) == [NOON + n * HOUR for n in range(1, 4)]
+
+
+def test_what_is_put_back_twice_comes_out_once(leader: Leader) -> None:
+    leader.create("job", interval="30s", **ALWAYS)
+    leader.step()
+    cache = leader.dispatcher.cache
+    [entry] = cache.take_due(NOON + 30 * SECOND)
+    cache.put_back(entry, at=NOON + 30 * SECOND + 10)
+    cache.put_back(entry, at=NOON + 30 * SECOND + 20)
+    assert cache.take_due(NOON + MINUTE) == [entry]
