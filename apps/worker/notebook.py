@@ -107,8 +107,11 @@ def checkpoint_text(value: Any) -> str:
 def progress_of(share: float | None, text: str) -> tuple[float | None, str]:
     """Return share and text fit to be stored; raise :class:`NotStorable`."""
     if share is not None:
-        is_number = isinstance(share, int | float) and not isinstance(share, bool)
-        if not is_number or not -1e-6 <= share <= 1 + 1e-6:
+        if (
+            isinstance(share, bool)
+            or not isinstance(share, int | float)
+            or not -1e-6 <= share <= 1 + 1e-6
+        ):
             raise NotStorable(f"A share is a number from 0 to 1, not {share!r:.40}.")
         share = min(1.0, max(0.0, float(share)))
     kept = clean(str(text))
