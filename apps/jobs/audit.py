@@ -29,7 +29,7 @@ from apps.jobs.audit_store import FIRST, JobRow, LedgerRow, PlannedJob, Reach, S
 from apps.jobs.audit_trial import Fences, Trial, judge_plan
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import DAY, SECOND, Millis, format_instant
-from chrono.rules.keys import run_id
+from chrono.rules.keys import PAST_ID, run_id
 from chrono.rules.partitions import PARTITIONS, partition_of
 
 __all__ = ["CHECKS", "Finding", "Report", "Scope", "audit", "examine"]
@@ -337,7 +337,7 @@ class _Pass:
             for job, row in zip(jobs, rows, strict=True)
         ]
         with self._look("the runs of the jobs asked for"):
-            found = self._of_stretch(None, store.LAST, runs)
+            found = self._of_stretch(None, PAST_ID, runs)
         return found
 
     # The history by run, which is by time.
@@ -351,7 +351,7 @@ class _Pass:
                 last = store.audit_run_page(
                     self._conn, reach=self._reach, after=low, limit=RUNS
                 )
-                found = self._of_stretch(low, last or store.LAST, None)
+                found = self._of_stretch(low, last or PAST_ID, None)
             yield found
             if last is None:
                 return

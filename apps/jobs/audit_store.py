@@ -44,7 +44,6 @@ _SQL = {
 }
 
 FIRST = UUID(int=0)
-LAST = UUID(int=(1 << 128) - 1)
 NO_GROUP = 2**31 - 1
 EVENTS_OF_A_JOB = 1_000
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from apps.jobs import store
-from apps.jobs.selectors import PAST_ID
 from apps.jobs.store import Scheduled
 from apps.runtime.sessions import Connection
 from chrono.rules import jitter
@@ -17,6 +16,7 @@ from chrono.rules import suggest as rules
 from chrono.rules.errors import ChronoError
 from chrono.rules.forecast import Crowd, Stretch, Tally
 from chrono.rules.instants import MINUTE, Millis
+from chrono.rules.keys import PAST_ID
 from chrono.rules.schedule import CronSchedule, schedule_from_json
 from chrono.rules.suggest import Suggestion
 

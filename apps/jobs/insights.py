@@ -9,12 +9,12 @@ from uuid import UUID
 from django.db import transaction
 
 from apps.jobs import store
-from apps.jobs.selectors import PAST_ID
 from apps.jobs.store import LongRuns
 from apps.runs.days import RUN
 from apps.runtime.sessions import Connection
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
+from chrono.rules.keys import PAST_ID
 from chrono.rules.partitions import partition_of
 from chrono.rules.schedule import FixedDelay, period, schedule_from_json
 

@@ -20,6 +20,7 @@ from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor, Scope
 from chrono.rules import jitter
 from chrono.rules.instants import LATEST, Millis, format_instant
+from chrono.rules.keys import PAST_ID
 from chrono.rules.preview import foresee
 from chrono.rules.schedule import schedule_from_json
 
@@ -27,7 +28,6 @@ LIVING = frozenset({"active", "paused", "ended"})
 LOOK = 5_000
 MOST_COUNTED = 1_000
 """How many rows of skipped and missed occurrences are counted of one job."""
-PAST_ID = UUID(int=(1 << 128) - 1)
 PAST_EVENT = (1 << 63) - 1
 
 

@@ -12,6 +12,7 @@ from apps.jobs.planning import Skip, Timer
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis
+from chrono.rules.keys import PAST_ID
 from chrono.rules.partitions import partition_of
 
 _SQL = {
@@ -866,7 +867,7 @@ def list_backfills(
         conn,
         {
             "job": job,
-            "before": UUID(int=(1 << 128) - 1) if before is None else before,
+            "before": PAST_ID if before is None else before,
             "backfill": backfill,
             "limit": limit,
         },

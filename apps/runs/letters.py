@@ -19,7 +19,7 @@ from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import Millis
-from chrono.rules.keys import partition_of_run
+from chrono.rules.keys import PAST_ID, partition_of_run
 from chrono.rules.states import Reason
 
 type LetterState = Literal["open", "rerun", "discarded", "resolved"]
@@ -27,7 +27,6 @@ type LetterState = Literal["open", "rerun", "discarded", "resolved"]
 STATES: tuple[LetterState, ...] = get_args(LetterState.__value__)
 MOST = 1_000
 """How many letters one call is about at most."""
-PAST_ID = UUID(int=(1 << 128) - 1)
 _LOOK = 1_000
 _LOOKS = 5
 

@@ -18,12 +18,11 @@ from apps.runs.store import (
 from apps.runtime.sessions import Connection
 from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import LATEST, Millis
-from chrono.rules.keys import partition_of_run, scheduled_for_of
+from chrono.rules.keys import PAST_ID, partition_of_run, scheduled_for_of
 from chrono.rules.partitions import partition_of
 from chrono.rules.states import FINAL, Reason, RunState, TimerKind, status_of
 
 FIRST_ID = UUID(int=0)
-PAST_ID = UUID(int=(1 << 128) - 1)
 
 _WAITING = {
     "lease": RunState.RUNNING,

@@ -27,6 +27,9 @@ _LOW_62 = (1 << 62) - 1
 _HASH_62 = _LOW_62 - 1
 _FIXED = 8 << 76 | 2 << 62
 
+PAST_ID = UUID(int=(1 << 128) - 1)
+"""No id lies above it: from here a list of all begins that shows the highest first."""
+
 
 def run_id(job_id: UUID, scheduled_for: Millis, attempt_group: int, part: int) -> UUID:
     """Return the id of the run of a job at a nominal instant.

@@ -10,6 +10,7 @@ from apps.jobs.store import Chosen
 from apps.runtime import sql
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
+from chrono.rules.keys import PAST_ID
 from tests.api.test_jobs import HTTP, JOBS, at, body, call, problem
 
 ANYBODY = Actor.command("tests")
@@ -313,7 +314,7 @@ def explained(name):
     picky = bool(chosen) or "key" in look
     params = {
         "tenant": 1,
-        "before": selectors.PAST_ID,
+        "before": PAST_ID,
         "look": selectors.LOOK if picky else 51,
         "living": True,
         "deleted": False,

@@ -8,7 +8,6 @@ from psycopg.types.json import Jsonb
 from apps.jobs import forecast
 from apps.jobs.commands import create_jobs, delete_job
 from apps.jobs.forecast import foretell, measure_load, suggest
-from apps.jobs.selectors import PAST_ID
 from apps.runtime import sql
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor
@@ -16,6 +15,7 @@ from apps.tenants.directory import create_tenant
 from chrono.rules.forecast import Stretch
 from chrono.rules.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from chrono.rules.jitter import offset
+from chrono.rules.keys import PAST_ID
 from chrono.rules.schedule import CronSchedule
 from tests.support.definitions import definition
 
