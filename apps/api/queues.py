@@ -1,6 +1,5 @@
 """Queues: which are paused, and their switch."""
 
-import re
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
@@ -11,14 +10,14 @@ from apps.api import bodies, gate_shapes, pagination, shapes
 from apps.api.errors import NotFound
 from apps.api.idempotency import once
 from apps.api.view import ApiView
+from apps.jobs.definition import check_queue
 from apps.queue import store
 from apps.queue.store import PauseRow
 from apps.runs import pauses
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Scope
+from chrono.rules.errors import BadValue
 from chrono.rules.instants import format_instant
-
-_NAME = re.compile(r"[a-z0-9_.-]{1,64}")
 
 
 class PausedQueues(ApiView):
@@ -118,9 +117,10 @@ class ResumeQueue(ApiView):
 
 
 def _name(queue: str) -> str:
-    if not _NAME.fullmatch(queue):
-        raise NotFound(f"No queue can be called {queue[:60]}.")
-    return queue
+    try:
+        return check_queue(queue)
+    except BadValue as error:
+        raise NotFound(error.message) from None
 
 
 def _form(row: PauseRow) -> dict[str, Any]:

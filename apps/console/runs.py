@@ -1,6 +1,7 @@
 """The pages of runs and of occurrences."""
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any, override
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from apps.console.lists import KeysetAdmin, Listing, Page
 from apps.console.models import Occurrence, Run
 from apps.console.pages import (
     LONGEST_REASON,
+    Act,
     InstantField,
     Question,
     ReasonForm,
@@ -40,6 +42,7 @@ from apps.runs.selectors import Filter, Key
 from apps.runs.store import AttemptRow, JobRunKey, Progress, RunDetail, RunRow
 from apps.runs.waits import why_waiting
 from apps.runtime.django_session import raw_connection
+from apps.runtime.sessions import Connection
 from chrono.rules import retry
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import LATEST, Millis, format_instant
@@ -59,6 +62,12 @@ from chrono.rules.states import (
 STATES = [one.label for one in RunState]
 REASONS = [one.label for one in Reason]
 MOVABLE = frozenset({RunState.SCHEDULED, RunState.RETRYING, RunState.PARKED})
+
+type Given = Mapping[str, Any]
+type By = Mapping[str, Any]
+"""The tenant whose run it is, the actor and the reason, as commands take them."""
+type Deed = Callable[[Connection, Given, By], str]
+"""Does it with the form's values; returns what to say."""
 
 
 class MoveForm(ReasonForm):
@@ -187,33 +196,19 @@ class RunAdmin(KeysetAdmin):
 
     @override
     def get_urls(self) -> list[URLPattern]:
-        wrap = self.admin_site.admin_view
         own = [
             path(
-                "<str:object_id>/cancel/",
-                wrap(self.cancel_view),
-                name="chrono_console_run_cancel",
-            ),
-            path(
-                "<str:object_id>/resolve/",
-                wrap(self.resolve_view),
-                name="chrono_console_run_resolve",
-            ),
-            path(
-                "<str:object_id>/retry/",
-                wrap(self.retry_view),
-                name="chrono_console_run_retry",
-            ),
-            path(
-                "<str:object_id>/terminate/",
-                wrap(self.terminate_view),
-                name="chrono_console_run_terminate",
-            ),
-            path(
-                "<str:object_id>/move/",
-                wrap(self.move_view),
-                name="chrono_console_run_move",
-            ),
+                f"<str:object_id>/{verb}/",
+                self.admin_site.admin_view(view),
+                name=f"chrono_console_run_{verb}",
+            )
+            for verb, view in (
+                ("cancel", self.cancel_view),
+                ("resolve", self.resolve_view),
+                ("retry", self.retry_view),
+                ("terminate", self.terminate_view),
+                ("move", self.move_view),
+            )
         ]
         return [*own, *super().get_urls()]
 
@@ -251,7 +246,7 @@ class RunAdmin(KeysetAdmin):
             unknown=state is RunState.UNKNOWN,
             resolution=_resolution(row, now),
             cancelling=row.cancel and not is_final(state),
-            waits=why_waiting(raw_connection(), row, now, error=detail.error_reason),
+            waits=why_waiting(conn, row, now, error=detail.error_reason),
             instants=_instants(row, now),
             facts=_facts(row, detail, now),
             attempts=[_attempt(one, now) for one in failed],
@@ -263,21 +258,12 @@ class RunAdmin(KeysetAdmin):
     def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Call a run off."""
         row, _ = _get(object_id)
-        here = reverse(f"admin:{RUN}", args=[str(row.id)])
 
-        def act(given: Any) -> tuple[str, str]:
-            conn = raw_connection()
-            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
-            state = cancel_by(
-                conn,
-                row.id,
-                tenant=job.tenant,
-                actor=actor_of(request),
-                reason=given["reason"],
-            )
+        def deed(conn: Connection, given: Given, by: By) -> str:
+            state = cancel_by(conn, row.id, **by)
             if state is RunState.RUNNING:
-                return "Its worker is told to stop within ten seconds.", here
-            return "The run is cancelled.", here
+                return "Its worker is told to stop within ten seconds."
+            return "The run is cancelled."
 
         question = Question(
             title=f"Cancel a run of {row.job_key}?",
@@ -289,27 +275,16 @@ class RunAdmin(KeysetAdmin):
             button="Cancel the run",
             danger=True,
         )
-        way = crumbs(self, (str(row.id), here))
-        return ask(request, self, question, way=way, act=act, back=here)
+        return self._do(request, row, question, deed)
 
     def resolve_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Say what became of a run."""
         row, _ = _get(object_id)
-        here = reverse(f"admin:{RUN}", args=[str(row.id)])
 
-        def act(given: Any) -> tuple[str, str]:
-            conn = raw_connection()
-            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
+        def deed(conn: Connection, given: Given, by: By) -> str:
             outcome = OUTCOMES[given["outcome"]]
-            resolve(
-                conn,
-                row.id,
-                outcome=outcome,
-                tenant=job.tenant,
-                actor=actor_of(request),
-                reason=given["reason"],
-            )
-            return f"The run is resolved as {outcome.label}.", here
+            resolve(conn, row.id, outcome=outcome, **by)
+            return f"The run is resolved as {outcome.label}."
 
         question = Question(
             title=f"What became of a run of {row.job_key}?",
@@ -322,25 +297,15 @@ class RunAdmin(KeysetAdmin):
             button="Resolve the run",
             form=ResolveForm,
         )
-        way = crumbs(self, (str(row.id), here))
-        return ask(request, self, question, way=way, act=act, back=here)
+        return self._do(request, row, question, deed)
 
     def terminate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """End a run that was told to stop and did not."""
         row, _ = _get(object_id)
-        here = reverse(f"admin:{RUN}", args=[str(row.id)])
 
-        def act(given: Any) -> tuple[str, str]:
-            conn = raw_connection()
-            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
-            terminate_by(
-                conn,
-                row.id,
-                tenant=job.tenant,
-                actor=actor_of(request),
-                reason=given["reason"],
-            )
-            return "The run is cancelled; what its worker still writes is void.", here
+        def deed(conn: Connection, given: Given, by: By) -> str:
+            terminate_by(conn, row.id, **by)
+            return "The run is cancelled; what its worker still writes is void."
 
         question = Question(
             title=f"Terminate a run of {row.job_key}?",
@@ -353,16 +318,14 @@ class RunAdmin(KeysetAdmin):
             button="Terminate the run",
             danger=True,
         )
-        way = crumbs(self, (str(row.id), here))
-        return ask(request, self, question, way=way, act=act, back=here)
+        return self._do(request, row, question, deed)
 
     def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Run a finished run's occurrence again, with its payload or another."""
         row, detail = _get(object_id)
-        here = reverse(f"admin:{RUN}", args=[str(row.id)])
         shows = json.dumps(shown.masked(detail.payload), indent=2, ensure_ascii=False)
 
-        def act(given: Any) -> tuple[str, str]:
+        def act(given: Given) -> tuple[str, str]:
             # Browsers send lines that end with a carriage return, too.
             text = given["payload"].replace("\r\n", "\n")
             payload: Any = UNSET
@@ -388,26 +351,15 @@ class RunAdmin(KeysetAdmin):
             form=RetryForm,
             initial={"payload": shows},
         )
-        way = crumbs(self, (str(row.id), here))
-        return ask(request, self, question, way=way, act=act, back=here)
+        return self._ask(request, row, question, act)
 
     def move_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Have a waiting run come due at another instant."""
         row, _ = _get(object_id)
-        here = reverse(f"admin:{RUN}", args=[str(row.id)])
 
-        def act(given: Any) -> tuple[str, str]:
-            conn = raw_connection()
-            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
-            due = reschedule(
-                conn,
-                row.id,
-                due_at=given["due_at"],
-                tenant=job.tenant,
-                actor=actor_of(request),
-                reason=given["reason"],
-            )
-            return f"The run is due at {format_instant(due)}.", here
+        def deed(conn: Connection, given: Given, by: By) -> str:
+            due = reschedule(conn, row.id, due_at=given["due_at"], **by)
+            return f"The run is due at {format_instant(due)}."
 
         due = (
             "" if row.due_at is None else f" It is due at {format_instant(row.due_at)}."
@@ -423,6 +375,29 @@ class RunAdmin(KeysetAdmin):
             form=MoveForm,
             initial={"due_at": row.due_at},
         )
+        return self._do(request, row, question, deed)
+
+    def _do(
+        self, request: HttpRequest, row: RunRow, question: Question, deed: Deed
+    ) -> HttpResponse:
+        """Ask, do it to a run, and go back to its page."""
+
+        def act(given: Mapping[str, Any]) -> tuple[str, str]:
+            conn = raw_connection()
+            [job] = jobs.load_jobs(conn, jobs=[row.job_id])
+            by = {
+                "tenant": job.tenant,
+                "actor": actor_of(request),
+                "reason": given["reason"],
+            }
+            return deed(conn, given, by), reverse(f"admin:{RUN}", args=[row.id])
+
+        return self._ask(request, row, question, act)
+
+    def _ask(
+        self, request: HttpRequest, row: RunRow, question: Question, act: Act
+    ) -> HttpResponse:
+        here = reverse(f"admin:{RUN}", args=[row.id])
         way = crumbs(self, (str(row.id), here))
         return ask(request, self, question, way=way, act=act, back=here)
 
