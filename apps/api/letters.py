@@ -19,6 +19,7 @@ from apps.runs import letters
 from apps.runs.errors import LetterNotFound
 from apps.runs.letters import LetterFilter
 from apps.runtime.django_session import raw_connection
+from apps.runtime.sessions import Connection
 from apps.tenants.actor import Scope
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import format_instant
@@ -28,16 +29,7 @@ from chrono.rules.states import Reason
 REASONS = {reason.label: reason for reason in Reason}
 LONGEST_TARGET = 2_000
 _FILTER = ("job", "target", "reason", "queue", "tag", "died_after", "died_before")
-_FIELDS = (
-    "ids",
-    "filter",
-    "limit",
-    "queue",
-    "payload",
-    "rate",
-    "dry_run",
-    "reason",
-)
+_FIELDS = ("ids", "filter", "limit", "queue", "payload", "rate", "dry_run", "reason")
 _PARAMETERS = (
     OpenApiParameter(
         "state",
@@ -109,12 +101,7 @@ class DeadLetter(ApiView):
     )
     def get(self, request: Request, run_id: str) -> Response:
         """Return the dead letter of a run, with its payload and every error."""
-        letter, payload, errors = letters.get_letter(
-            raw_connection(), _id(run_id), tenant=self.tenant
-        )
-        return Response(
-            {**letter_form(letter), "payload": payload, "errors": errors_form(errors)}
-        )
+        return Response(_full(raw_connection(), _id(run_id), tenant=self.tenant))
 
 
 class Redrive(ApiView):
@@ -220,16 +207,14 @@ class Note(ApiView):
         def effect() -> Response:
             conn = raw_connection()
             letters.write_note(conn, run, note=note, actor=self.actor)
-            letter, payload, errors = letters.get_letter(conn, run, tenant=self.tenant)
-            return Response(
-                {
-                    **letter_form(letter),
-                    "payload": payload,
-                    "errors": errors_form(errors),
-                }
-            )
+            return Response(_full(conn, run, tenant=self.tenant))
 
         return once(request, effect)
+
+
+def _full(conn: Connection, run: UUID, *, tenant: int) -> dict[str, Any]:
+    letter, payload, errors = letters.get_letter(conn, run, tenant=tenant)
+    return {**letter_form(letter), "payload": payload, "errors": errors_form(errors)}
 
 
 def _asked(request: Request) -> LetterFilter:
@@ -237,7 +222,6 @@ def _asked(request: Request) -> LetterFilter:
     states = query.words(request, "state", known=(*letters.STATES, "all")) or ("open",)
     if len(states) > 1:
         query.refuse("state", "is one word")
-    tag = query.text(request, "tag", most=64)
     reason = query.words(request, "reason", known=tuple(REASONS))
     if reason is not None and len(reason) > 1:
         query.refuse("reason", "is one word")
@@ -247,7 +231,7 @@ def _asked(request: Request) -> LetterFilter:
         target=query.text(request, "target"),
         reason=None if reason is None else REASONS[reason[0]],
         queue=query.text(request, "queue", most=64),
-        tag=tag,
+        tag=query.text(request, "tag", most=64),
         since=query.instant(request, "died_after"),
         until=query.instant(request, "died_before"),
     )
@@ -266,7 +250,9 @@ def _filter(given: Any) -> LetterFilter:
     fields = {f"filter.{k}": v for k, v in given.items() if v is not None}
     reason = fields.get("filter.reason")
     if reason is not None and (not isinstance(reason, str) or reason not in REASONS):
-        raise BadValue("This is no reason.", field="filter.reason")
+        raise BadValue(
+            f"filter.reason is one of {', '.join(REASONS)}.", field="filter.reason"
+        )
     job = fields.get("filter.job")
     for name, most in (("target", LONGEST_TARGET), ("queue", 64), ("tag", 64)):
         if f"filter.{name}" in fields:
@@ -295,7 +281,7 @@ def _ids(fields: dict[str, Any]) -> tuple[UUID, ...]:
 def _uuid(value: Any, field: str) -> UUID:
     found = query.uuid_of(value) if isinstance(value, str) else None
     if found is None:
-        raise BadValue("This is no id.", field=field)
+        raise BadValue(f"{field} is a UUID.", field=field)
     return found
 
 

@@ -156,7 +156,7 @@ def _uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise BadValue("This is no id.") from None
+        raise BadValue("An id is a UUID.") from None
 
 
 def read_instant(text: str) -> Millis:
