@@ -17,7 +17,7 @@ from chrono.rules.partitions import PARTITIONS
 class WorkerAdmin(PagelessAdmin):
     """Workers, the last started first."""
 
-    list_display = ("who", "stands", "queue_names", "slots", "beat", "started", "ident")
+    list_display = ("who", "stands", "queue_names", "seats", "beat", "started", "ident")
 
     @admin.display(description="Host, process")
     def who(self, worker: Any) -> str:
@@ -39,8 +39,8 @@ class WorkerAdmin(PagelessAdmin):
         """Return from which queues it claims."""
         return ", ".join(worker.queues)
 
-    @admin.display(description="Slots")
-    def slots(self, worker: Any) -> int:
+    @admin.display(description="Seats")
+    def seats(self, worker: Any) -> int:
         """Return how many runs it takes at once."""
         return int(worker.concurrency)
 
