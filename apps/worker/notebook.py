@@ -104,7 +104,7 @@ def checkpoint_text(value: Any) -> str:
         ) from None
 
 
-def progress_of(share: float | None, text: str) -> tuple[float | None, str]:
+def progress_of(share: object, text: str) -> tuple[float | None, str]:
     """Return share and text fit to be stored; raise :class:`NotStorable`."""
     if share is not None:
         if (
