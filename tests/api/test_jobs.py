@@ -208,11 +208,13 @@ def test_the_short_addresses_answer_the_same(client):
 
 def test_a_key_is_taken_once(client, job):
     problem(call(client, "post", JOBS, body()), 409, "key_taken", pointer="/key")
+    assert [one["id"] for one in client.get(JOBS).json()["items"]] == [job["id"]]
 
 
 @pytest.mark.parametrize("text", ["x", "1" * 36, str(uuid.UUID(int=1))])
 def test_a_job_that_is_not_there_is_a_problem(client, text):
-    problem(client.get(f"{JOBS}/{text}"), 404, "job_not_found")
+    told = problem(client.get(f"{JOBS}/{text}"), 404, "job_not_found")
+    assert told["errors"] == []
 
 
 def test_a_client_that_has_the_job_is_told_so_until_something_changes(client, job):
@@ -413,11 +415,13 @@ def test_a_key_may_be_any_text(client, key):
 def test_the_key_in_the_body_is_the_one_in_the_address(client):
     answer = call(client, "put", f"{JOBS}/by-key/other", body())
     problem(answer, 422, "bad_value", pointer="/key")
+    assert client.get(JOBS).json()["items"] == []
 
 
 @pytest.mark.parametrize("key", ["other", "a%00b", "x" * 300])
 def test_a_key_that_nobody_has_is_not_found(client, key):
-    problem(client.get(f"{JOBS}/by-key/{key}"), 404, "job_not_found")
+    told = problem(client.get(f"{JOBS}/by-key/{key}"), 404, "job_not_found")
+    assert told["errors"] == []
 
 
 def test_header_values_are_for_those_who_may_write(make_client, client):
