@@ -137,26 +137,18 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
     low, high = UUID(int=moment << 80), UUID(int=(moment + 1) << 80)
     group = store.next_group(conn, job=job, scheduled_for=moment, low=low, high=high)
     run = run_id(job.id, moment, group, job.part)
-    timer = Timer(
-        kind=TimerKind.MANUAL,
-        ref=run,
-        job_id=job.id,
-        part=job.part,
-        version=job.version,
-        revision=job.revision,
+    payload, priority = asked.own_payload(job), asked.own_priority(job)
+    put_run(
+        opened,
+        job,
+        run,
+        group=group,
         scheduled_for=moment,
         due_at=moment,
-        attempt_group=group,
+        horizon=instant.horizon,
+        payload=payload,
+        priority=priority,
     )
-    table = "chrono_timer" if moment < instant.horizon else "chrono_timer_far"
-    store.insert_timers(conn, timers=[timer], table=table)
-    payload, priority = asked.own_payload(job), asked.own_priority(job)
-    if payload is not None or priority is not None:
-        runs.insert_run_input(
-            conn, run=run, part=job.part, payload=payload, priority=priority
-        )
-    if check_of(job.definition) is not Check.NOTHING:
-        runs.insert_slot(conn, part=job.part, job=job.id, run=run)
     event = Event(
         tenant=job.tenant,
         action="job.run",
@@ -173,5 +165,49 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
         reason=asked.reason,
     )
     audit.record(conn, actor=asked.actor, events=[event])
-    opened.parts.add(job.part)
     return run
+
+
+def put_run(
+    opened: Open,
+    job: Job,
+    run: UUID,
+    *,
+    group: int,
+    scheduled_for: Millis,
+    due_at: Millis,
+    horizon: Millis,
+    payload: str | None = None,
+    priority: int | None = None,
+    queue: str | None = None,
+) -> None:
+    """Write the timer of a run that somebody asks for, and what it has of its own.
+
+    The job's row is locked. A payload is JSON as text; None is the job's, as with
+    ``priority`` and ``queue``.
+    """
+    timer = Timer(
+        kind=TimerKind.MANUAL,
+        ref=run,
+        job_id=job.id,
+        part=job.part,
+        version=job.version,
+        revision=job.revision,
+        scheduled_for=scheduled_for,
+        due_at=due_at,
+        attempt_group=group,
+    )
+    table = "chrono_timer" if due_at < horizon else "chrono_timer_far"
+    store.insert_timers(opened.conn, timers=[timer], table=table)
+    if (payload, priority, queue) != (None, None, None):
+        runs.insert_run_input(
+            opened.conn,
+            run=run,
+            part=job.part,
+            payload=payload,
+            priority=priority,
+            queue=queue,
+        )
+    if check_of(job.definition) is not Check.NOTHING:
+        runs.insert_slot(opened.conn, part=job.part, job=job.id, run=run)
+    opened.parts.add(job.part)

@@ -16,16 +16,13 @@ from uuid import UUID
 from apps.jobs import rerun_store, store
 from apps.jobs.commands import COMMAND, LONGEST_NOTE, lock_living
 from apps.jobs.definition import check_queue
-from apps.jobs.editing import check_of
 from apps.jobs.errors import JobDeleted
 from apps.jobs.json_value import check_json, check_note, same_json
-from apps.jobs.manual import UNSET
-from apps.jobs.planning import Timer
+from apps.jobs.manual import UNSET, put_run
 from apps.jobs.rerun_store import NewRerun
 from apps.jobs.store import Job
 from apps.jobs.transactions import Open, open_change
 from apps.runs import days, letters, selectors
-from apps.runs import store as runs
 from apps.runs.errors import RunNotFinished, RunRerunAlready
 from apps.runs.letter_store import Letter
 from apps.runs.letters import LetterFilter
@@ -35,8 +32,7 @@ from apps.tenants.event import Event
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import SECOND, Millis, format_instant
 from chrono.rules.keys import run_id, scheduled_for_of, uuid7
-from chrono.rules.overlap import Check
-from chrono.rules.states import RunState, TimerKind, is_final
+from chrono.rules.states import RunState, is_final
 
 MOST_RATE = 1_000
 
@@ -196,33 +192,21 @@ def _retry(
     """Write the timer of a run that runs another again, and what it has of its own."""
     conn = opened.conn
     instant = store.read_instant(conn)
-    moment = instant.now if now is None else now
     scheduled_for = scheduled_for_of(run)
     days.ensure_days_of(conn, [scheduled_for])
     [(made, group)] = _new_runs(opened, [(job, scheduled_for)])
-    timer = Timer(
-        kind=TimerKind.MANUAL,
-        ref=made,
-        job_id=job.id,
-        part=job.part,
-        version=job.version,
-        revision=job.revision,
+    put_run(
+        opened,
+        job,
+        made,
+        group=group,
         scheduled_for=scheduled_for,
-        due_at=moment,
-        attempt_group=group,
+        due_at=instant.now if now is None else now,
+        horizon=instant.horizon,
+        payload=own,
+        queue=None if queue == job.definition.queue else queue,
     )
-    table = "chrono_timer" if moment < instant.horizon else "chrono_timer_far"
-    store.insert_timers(conn, timers=[timer], table=table)
-    if queue == job.definition.queue:
-        queue = None
-    if own is not None or queue is not None:
-        runs.insert_run_input(
-            conn, run=made, part=job.part, payload=own, priority=None, queue=queue
-        )
-    if check_of(job.definition) is not Check.NOTHING:
-        runs.insert_slot(conn, part=job.part, job=job.id, run=made)
     rerun_store.insert_rerun(conn, run=run, part=job.part, rerun=made, by=actor.name)
-    opened.parts.add(job.part)
     return made
 
 
