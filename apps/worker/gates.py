@@ -36,7 +36,7 @@ class Gates:
         self._paused: frozenset[Key] = frozenset()
         self._failing: set[Key] = set()
         self._firsts: defaultdict[Key, int] = defaultdict(int)
-        self._older: Mapping[Key, int] = {}
+        self._older: dict[Key, int] = {}
         self._turned: Millis = 0
 
     def look(self, conn: Connection, leases: Sequence[Lease]) -> None:
@@ -93,7 +93,9 @@ class Gates:
         Where the database does not answer, nothing is told and nothing refused.
         """
         keys = {one.key for one in told}
-        firsts = {key: self._firsts.pop(key, 0) + self._older_of(key) for key in keys}
+        firsts = {
+            key: self._firsts.pop(key, 0) + self._older.pop(key, 0) for key in keys
+        }
         try:
             refused, circuits = report(conn, told, firsts=firsts)
         except psycopg.Error as error:
@@ -130,12 +132,6 @@ class Gates:
 
     def _is_watched(self, key: Key) -> bool:
         return key in self._failing or key in self._shut
-
-    def _older_of(self, key: Key) -> int:
-        older = self._older.get(key, 0)
-        if older:
-            self._older = {k: n for k, n in self._older.items() if k != key}
-        return older
 
 
 def _told(execution: Execution, key: Key, *, good: bool | None, retry: bool) -> Told:
