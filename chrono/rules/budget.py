@@ -48,10 +48,9 @@ def spend(
     """
     passed = max(0, now - budget.at)
     traffic = budget.traffic * exp(-passed / WINDOW) + firsts
-    most = max(float(policy.min_concurrent), policy.ratio * traffic)
     tokens = budget.tokens + policy.ratio * firsts
     tokens += policy.min_concurrent * passed / FLOOR
-    tokens = min(most, tokens)
+    tokens = min(_most(policy, traffic), tokens)
     granted = min(wanted, int(tokens))
     return (
         replace(
@@ -69,5 +68,9 @@ def spend(
 def share(budget: Budget, policy: BudgetPolicy, now: Millis) -> float:
     """Return how much of the budget is left, from 0 to 1."""
     after, _ = spend(budget, policy=policy, firsts=0, wanted=0, now=now)
-    most = max(float(policy.min_concurrent), policy.ratio * after.traffic)
+    most = _most(policy, after.traffic)
     return min(1.0, after.tokens / most) if most else 0.0
+
+
+def _most(policy: BudgetPolicy, traffic: float) -> float:
+    return max(float(policy.min_concurrent), policy.ratio * traffic)

@@ -201,7 +201,7 @@ _BREAKER = frozenset({"failure_threshold", "open_duration_s", "half_open_probes"
 
 
 def _budget(value: object) -> BudgetPolicy:
-    path, default = "retry_policy.budget", BudgetPolicy()
+    path, default = "retry_policy.budget", DEFAULT_BUDGET
     given = _object(value, path, _BUDGET)
     ratio = given.get("ratio", default.ratio)
     if type(ratio) not in (int, float) or not 0 <= ratio <= 1:
@@ -215,7 +215,7 @@ def _budget(value: object) -> BudgetPolicy:
 
 
 def _breaker(value: object) -> BreakerPolicy:
-    path, default = "retry_policy.circuit_breaker", BreakerPolicy()
+    path, default = "retry_policy.circuit_breaker", DEFAULT_BREAKER
     given = _object(value, path, _BREAKER)
     return BreakerPolicy(
         failure_threshold=_integer(
