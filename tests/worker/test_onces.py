@@ -16,8 +16,7 @@ from chrono.rules.instants import DAY, MINUTE
 from chrono.rules.states import RunState
 from chrono.tasks import Context, Done, OnceBusy, RunCancelled
 from tests.support.seed import make_job, make_ready
-from tests.worker.support import FAST, count, running, settled, wait_for
-from tests.worker.test_transactional import again
+from tests.worker.support import FAST, count, offered_again, running, settled, wait_for
 
 TARGET = {"kind": "task", "name": "pay"}
 WEEK = {"per": "run", "ttl": "7d"}
@@ -200,9 +199,18 @@ def test_a_key_is_forgotten_after_its_time_to_live(attempts, conn, connect):
     assert left(now + 8 * DAY) == ""
 
 
-@pytest.mark.parametrize("ttl", ["59s", "91d", "", "soon", "7"])
-def test_a_wrong_time_to_live_says_what_is_right(ttl):
-    with pytest.raises(ValueError, match=r"."):
+@pytest.mark.parametrize(
+    ("ttl", "said"),
+    [
+        ("59s", "from 1m to 90d"),
+        ("91d", "from 1m to 90d"),
+        ("", "a number with a unit"),
+        ("soon", "a number with a unit"),
+        ("7", "a number with a unit"),
+    ],
+)
+def test_a_wrong_time_to_live_says_what_is_right(ttl, said):
+    with pytest.raises(ValueError, match=said):
         ttl_of(ttl)
     assert ttl_of("90d") == 90 * DAY
 
@@ -266,10 +274,9 @@ def late(calls):
 @pytest.mark.parametrize("form", [plain, late])
 def test_a_retry_finds_the_answer_of_the_first_attempt(dsn, conn, form):
     calls = []
-    make_ready(conn, make_job(conn, target=TARGET, retry_policy=FAST))
+    [run] = make_ready(conn, make_job(conn, target=TARGET, retry_policy=FAST))
     with running(dsn, {"pay": form(calls)}):
-        wait_for(lambda: count(conn, "timer_far"))
-        again(conn)
+        offered_again(conn, run, 2)
         rows = settled(conn)
     assert rows[0][4] == [{"charged": [5]}] * 2
     assert calls == [5]
@@ -292,15 +299,12 @@ def test_who_comes_second_comes_again_without_an_attempt_spent(dsn, conn):
     make_ready(conn, job)
     with running(dsn, {"pay": pay}):
         assert begun.wait(10)
-        make_ready(conn, job)
-        [(attempt,)] = wait_for(
-            lambda: conn.execute("SELECT attempt FROM chrono_timer_far").fetchall()
-        )
+        [second] = make_ready(conn, job)
+        offered_again(conn, second, 1, claim=False)
         go_on.set()
         settled(conn)
-        again(conn)
+        offered_again(conn, second, 1)
         rows = settled(conn, 2)
-    assert attempt == 1
     assert [(row[1], row[4]) for row in rows] == [(RunState.SUCCESS, "closed")] * 2
     assert len(calls) == 1
     assert count(conn, "attempt") == 0
@@ -320,11 +324,11 @@ def test_in_a_transactional_task_it_is_undone_with_the_rest(dsn, conn):
             raise ValueError("no")
         return told
 
-    make_ready(conn, make_job(conn, target=TARGET, retry_policy=FAST))
+    [run] = make_ready(conn, make_job(conn, target=TARGET, retry_policy=FAST))
     with running(dsn, transactional={"pay": pay}):
-        wait_for(lambda: count(conn, "timer_far"))
+        offered_again(conn, run, 2, claim=False)
         assert count(conn, "once") == 0
-        again(conn)
+        offered_again(conn, run, 2)
         assert settled(conn)[0][4] == 2
     assert conn.execute("SELECT attempt FROM effect").fetchall() == [(2,)]
 

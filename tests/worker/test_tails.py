@@ -11,7 +11,7 @@ from apps.worker.storable import storable_log
 from apps.worker.tails import FAILED_LIMIT, SUCCESS_LIMIT, Tail
 from chrono.tasks import Context
 from tests.support.seed import make_job, make_ready
-from tests.worker.support import FAST, running, settled
+from tests.worker.support import FAST, offered_again, running, settled
 
 log = logging.getLogger("shop.payroll")
 ONCE = {"max_attempts": 1}
@@ -141,7 +141,6 @@ def test_a_handler_that_logs_without_end_costs_a_bounded_tail(dsn, conn, caplog)
 
 def test_a_retry_keeps_the_log_of_each_attempt(dsn, conn, caplog):
     caplog.set_level(logging.INFO)
-    # A worker without a scheduler: the second attempt is laid before it as it fires.
     tail = [f"try {n}" for n in (1, 2)]
 
     def fail(payload, ctx):
@@ -153,18 +152,9 @@ def test_a_retry_keeps_the_log_of_each_attempt(dsn, conn, caplog):
         target={"kind": "task", "name": "it"},
         retry_policy={**FAST, "max_attempts": 2},
     )
-    make_ready(conn, job)
+    [run] = make_ready(conn, job)
     with running(dsn, {"it": fail}):
-        while not conn.execute("SELECT 1 FROM chrono_attempt").fetchall():
-            pass
-        conn.execute(
-            "WITH t AS (DELETE FROM chrono_timer_far RETURNING *), n AS ("
-            "DELETE FROM chrono_timer RETURNING *) INSERT INTO chrono_ready "
-            "(due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, "
-            "part, priority, attempt, slice, queue) SELECT due_at, now(), ref, job_id, "
-            "1, 1, revision, 1, part, 2, attempt, 0, 'default' FROM "
-            "(SELECT * FROM t UNION ALL SELECT * FROM n) AS a"
-        )
+        offered_again(conn, run, 2)
         settled(conn)
     logs = conn.execute("SELECT log FROM chrono_attempt ORDER BY attempt").fetchall()
     assert [text.endswith(said) for (text,), said in zip(logs, tail, strict=True)] == [

@@ -18,7 +18,7 @@ from chrono.rules.states import Reason, RunState
 from chrono.tasks import NotATask, Registry
 from tests.support.pg import wait_until_blocked
 from tests.support.seed import make_job, make_ready
-from tests.worker.support import FAST, count, running, settled, wait_for
+from tests.worker.support import FAST, count, offered_again, running, settled, wait_for
 
 
 @pytest.fixture
@@ -86,26 +86,12 @@ def test_what_a_failed_attempt_wrote_is_gone(dsn, conn):
         if ctx.attempt == 1:
             raise ValueError("no")
 
-    one_run(conn)
+    run = one_run(conn)
     with running(dsn, transactional={"pay": pay}):
-        wait_for(lambda: count(conn, "timer") + count(conn, "timer_far"))
-        again(conn)
+        offered_again(conn, run, 2)
         settled(conn)
     assert effects(conn) == [(2,)]
     assert "ValueError: no" in last_error(conn)
-
-
-def again(conn):
-    """Fire what waits for its next attempt, as a scheduler would."""
-    conn.execute(
-        """
-        WITH due AS (DELETE FROM chrono_timer_far RETURNING *)
-        INSERT INTO chrono_ready (due_at, dispatched_at, run_id, job_id, tag, fence,
-            revision, tenant, part, priority, attempt, slice, queue)
-        SELECT due_at, clock_timestamp(), ref, job_id, 1, 1, revision, 1, part, 2,
-            attempt, 0, 'default' FROM due
-        """
-    )
 
 
 def test_whoever_lost_the_lease_rolls_back(dsn, conn):
