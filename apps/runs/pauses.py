@@ -7,6 +7,7 @@ from apps.runtime.sessions import Connection
 from apps.runtime.store import notify
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
+from apps.tenants.event import Event
 from apps.timers.store import raise_gates
 
 
@@ -58,7 +59,7 @@ def _changed(
         conn,
         actor=actor,
         events=[
-            audit.Event(
+            Event(
                 tenant=tenant,
                 action="queue.pause" if paused else "queue.resume",
                 object_kind="queue",

@@ -14,6 +14,7 @@ from apps.runtime.sessions import Connection
 from apps.runtime.store import notify
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
+from apps.tenants.event import Event
 from apps.timers.store import raise_gates
 from chrono.rules import breaker, budget
 from chrono.rules.breaker import Breaker, BreakerState
@@ -151,7 +152,7 @@ def _by_hand(
             conn,
             actor=actor,
             events=[
-                audit.Event(
+                Event(
                     tenant=row.tenant,
                     action="target.open"
                     if after.breaker.state is BreakerState.OPEN
@@ -192,14 +193,14 @@ def _after(
     )
     calls = [(one.run, one.good) for one in told if one.good is not None]
     circuit = breaker.report(row.breaker, calls, policy=policy.circuit_breaker, now=now)
-    by_hand = row.breaker.state is circuit.state
+    unmoved = row.breaker.state is circuit.state
     after = replace(
         row,
         breaker=circuit,
         budget=left,
         budget_policy=policy.budget,
-        changed_by=row.changed_by if by_hand else "",
-        note=row.note if by_hand else "",
+        changed_by=row.changed_by if unmoved else "",
+        note=row.note if unmoved else "",
     )
     return after, set(asking[granted:])
 
