@@ -103,7 +103,11 @@ class Sweep:
             suspects = _seen_for(self._silent, wait, now)
         buried = worker_store.mark_dead_if_stale(conn, workers=suspects, ttl=LEASE_TTL)
         if buried:
-            log.warning("%s workers stopped beating and are dead", len(buried))
+            log.warning(
+                "%s workers stopped beating and are dead",
+                len(buried),
+                extra=_named(buried),
+            )
         return buried
 
     def _bury_gone(self, conn: Connection, look: Look, now: Millis) -> list[uuid.UUID]:
@@ -121,7 +125,11 @@ class Sweep:
             # One that is not buried has beaten, or is back: it is seen anew.
             del self._gone[worker]
         if buried:
-            log.warning("%s workers have no session left and are dead", len(buried))
+            log.warning(
+                "%s workers have no session left and are dead",
+                len(buried),
+                extra=_named(buried),
+            )
         return buried
 
     def _rescue(self, conn: Connection, dead: frozenset[uuid.UUID], now: Millis) -> int:
@@ -133,6 +141,11 @@ class Sweep:
         if swept := _seen_for(self._dead, SWEPT_AFTER, now):
             worker_store.mark_swept(conn, workers=swept)
         return rescued
+
+
+def _named(workers: list[uuid.UUID]) -> dict[str, object]:
+    """Return what a line of the log says of workers besides its text."""
+    return {"facts": {"workers": [str(worker) for worker in workers]}}
 
 
 def _seen_for(since: Since, wait: Millis, now: Millis) -> list[uuid.UUID]:

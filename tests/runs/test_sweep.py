@@ -115,6 +115,19 @@ def test_a_silent_worker_is_dead_at_the_second_look(
     assert worker_store.beat_if_alive(conn, worker=worker) is None
 
 
+def test_the_log_names_the_workers_that_died(
+    conn: Connection, watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim(conn, a_worker(conn), runs=9)
+    worker = a_worker(conn, silent_for=LEASE_TTL + 1)
+    claim(conn, worker)
+    watch.look()
+    with caplog.at_level("WARNING", logger="chrono.runs"):
+        watch.look(SECOND_LOOK_AFTER)
+    [line] = caplog.records
+    assert vars(line)["facts"] == {"workers": [str(worker)]}
+
+
 def test_a_worker_that_beats_between_the_looks_lives(
     conn: Connection, watch: Watch
 ) -> None:
