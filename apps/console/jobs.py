@@ -2,16 +2,15 @@
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, override
 from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import F, FilteredRelation, Func, Q, QuerySet, TextField, Value
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
@@ -34,7 +33,9 @@ from apps.console.pages import (
     Question,
     ReasonForm,
     ask,
+    ask_of_several,
     blame,
+    chosen_of,
     crumbs,
     fieldsets,
     render,
@@ -353,7 +354,7 @@ class JobAdmin(KeysetAdmin):
 
         def act(given: Mapping[str, Any]) -> str:
             outcomes = commands.pause_jobs(
-                _chosen(request),
+                chosen_of(request),
                 note=given["note"],
                 until=given["until"],
                 actor=actor_of(request),
@@ -371,7 +372,7 @@ class JobAdmin(KeysetAdmin):
 
         def act(given: Mapping[str, Any]) -> str:
             outcomes = commands.resume_jobs(
-                _chosen(request), actor=actor_of(request), reason=given["reason"]
+                chosen_of(request), actor=actor_of(request), reason=given["reason"]
             )
             return _told(outcomes, "resumed")
 
@@ -383,31 +384,17 @@ class JobAdmin(KeysetAdmin):
         queryset: QuerySet[JobRow],
         verb: str,
         form: type[forms.Form],
-        act: Any,
+        act: Callable[[Mapping[str, Any]], str],
     ) -> HttpResponse:
-        listed = request.get_full_path()
         rows = list(queryset.values_list("pk", "key").order_by("key"))
         question = Question(
             title=f"{verb} {len(rows)} {'job' if len(rows) == 1 else 'jobs'}?",
-            text="All of them, or none where one refuses.",
             button=verb,
             form=form,
             items=[key for _, key in rows],
-            hidden=[
-                ("action", request.POST.get("action", "")),
-                ("confirmed", "yes"),
-                *((ACTION_CHECKBOX_NAME, str(pk)) for pk, _ in rows),
-            ],
         )
-        return ask(
-            request,
-            self,
-            question,
-            way=crumbs(self),
-            act=lambda given: (act(given), listed),
-            back=listed,
-            bound="confirmed" in request.POST,
-        )
+        chosen = [pk for pk, _ in rows]
+        return ask_of_several(request, self, question, rows=chosen, act=act)
 
     @override
     def get_urls(self) -> list[URLPattern]:
@@ -785,16 +772,6 @@ def _runs_left(left: int) -> str:
 
 def _over(told: object, quiet: str) -> SafeString:
     return format_html('{}<br><span class="quiet">{}</span>', told, quiet)
-
-
-def _chosen(request: HttpRequest) -> list[UUID]:
-    chosen = []
-    for text in request.POST.getlist(ACTION_CHECKBOX_NAME):
-        try:
-            chosen.append(UUID(text))
-        except ValueError:
-            raise Http404 from None
-    return chosen
 
 
 def _told(outcomes: Sequence[Any], verb: str) -> str:

@@ -1,12 +1,11 @@
 """The pages of dead letters: found, run again, discarded, and noted on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, override
 from uuid import UUID
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
@@ -22,6 +21,8 @@ from apps.console.pages import (
     Question,
     ReasonForm,
     ask,
+    ask_of_several,
+    chosen_of,
     crumbs,
     render,
 )
@@ -161,7 +162,7 @@ class DeadLetterAdmin(KeysetAdmin):
         self, request: HttpRequest, queryset: QuerySet[DeadLetter]
     ) -> HttpResponse:
         """Run several again, once that is confirmed."""
-        ids = _chosen(request)
+        ids = chosen_of(request)
 
         def act(given: Mapping[str, Any]) -> str:
             tenant = _tenant_of(ids)
@@ -181,7 +182,7 @@ class DeadLetterAdmin(KeysetAdmin):
         self, request: HttpRequest, queryset: QuerySet[DeadLetter]
     ) -> HttpResponse:
         """Close several, once that is confirmed."""
-        ids = _chosen(request)
+        ids = chosen_of(request)
 
         def act(given: Mapping[str, Any]) -> str:
             count = letters.discard(
@@ -197,32 +198,17 @@ class DeadLetterAdmin(KeysetAdmin):
         ids: tuple[UUID, ...],
         verb: str,
         form: type[forms.Form],
-        act: Any,
+        act: Callable[[Mapping[str, Any]], str],
     ) -> HttpResponse:
-        listed = request.get_full_path()
         found = letters.load(raw_connection(), ids, tenant=None)
         question = Question(
             title=f"{verb}: {len(ids)} dead {_letters(len(ids))}?",
-            text="All of them, or none where one refuses.",
             button=verb,
             form=form,
             danger=form is DiscardForm,
             items=[_name(found[one]) for one in ids if one in found],
-            hidden=[
-                ("action", request.POST.get("action", "")),
-                ("confirmed", "yes"),
-                *((ACTION_CHECKBOX_NAME, str(one)) for one in ids),
-            ],
         )
-        return ask(
-            request,
-            self,
-            question,
-            way=crumbs(self),
-            act=lambda given: (act(given), listed),
-            back=listed,
-            bound="confirmed" in request.POST,
-        )
+        return ask_of_several(request, self, question, rows=ids, act=act)
 
     @override
     def get_urls(self) -> list[URLPattern]:
@@ -404,10 +390,6 @@ def _wanted(cl: Listing, *, living: bool = False) -> LetterFilter:
         until=cl.asked("until"),
         living=living,
     )
-
-
-def _chosen(request: HttpRequest) -> tuple[UUID, ...]:
-    return tuple(read_id(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME))
 
 
 def _tenant_of(ids: tuple[UUID, ...]) -> int:

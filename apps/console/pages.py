@@ -1,17 +1,19 @@
 """Pages of our own inside the admin's frame, and the one that asks before it acts."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast, override
+from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.helpers import AdminForm
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, AdminForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
+from apps.console.addresses import read_id
 from apps.console.filters import read_instant
 from apps.console.lists import Base
 from apps.console.names import plural
@@ -64,7 +66,7 @@ class Question:
     """What a page asks before something is done."""
 
     title: str
-    text: str
+    text: str = ""
     button: str
     form: type[forms.Form] = ReasonForm
     danger: bool = False
@@ -159,6 +161,44 @@ def ask(
         fieldsets=fieldsets(form, [(None, {"fields": list(form.fields)})]),
         back=back,
     )
+
+
+def ask_of_several(
+    request: HttpRequest,
+    model_admin: Base,
+    question: Question,
+    *,
+    rows: Iterable[UUID],
+    act: Callable[[Mapping[str, Any]], str],
+) -> HttpResponse:
+    """Ask about rows that were chosen in a list, as an action of it; then back to it.
+
+    ``act`` returns what to say. The answer comes back as the same action of the list.
+    """
+    listed = request.get_full_path()
+    asked = replace(
+        question,
+        text="All of them, or none where one refuses.",
+        hidden=[
+            ("action", request.POST.get("action", "")),
+            ("confirmed", "yes"),
+            *((ACTION_CHECKBOX_NAME, str(row)) for row in rows),
+        ],
+    )
+    return ask(
+        request,
+        model_admin,
+        asked,
+        way=crumbs(model_admin),
+        act=lambda given: (act(given), listed),
+        back=listed,
+        bound="confirmed" in request.POST,
+    )
+
+
+def chosen_of(request: HttpRequest) -> tuple[UUID, ...]:
+    """Return the ids of the rows that were chosen in a list. Raises Http404."""
+    return tuple(read_id(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME))
 
 
 def fieldsets(form: forms.Form, groups: Sequence[tuple[str | None, Any]]) -> AdminForm:
