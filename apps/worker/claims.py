@@ -15,7 +15,7 @@ from apps.runtime.sessions import Connection
 from apps.worker.execute import Executor
 from apps.worker.gates import Gates
 from apps.worker.lines import Line
-from apps.worker.pauses import Pauses
+from apps.worker.pauses import Pauses, wait_within
 from apps.worker.seats import Seats
 from apps.worker.targets import Key, Targets
 from chrono.rules.catchup import may_stand_for_others
@@ -208,7 +208,7 @@ class Claimer:
                 continue
             self._pauses.reset()
             if rest:
-                await self._sleep(rest)
+                await wait_within(self._wake, rest / 1000)
             elif not self._seats.free:
                 await self._seats.wait_free()
 
@@ -305,10 +305,3 @@ class Claimer:
             self._executor.return_unstarted(lost)
         self._doubt = False
         self._looked = self._monotonic()
-
-    async def _sleep(self, rest: Millis) -> None:
-        try:
-            async with asyncio.timeout(rest / 1000):
-                await self._wake.wait()
-        except TimeoutError:
-            pass

@@ -18,7 +18,7 @@ from apps.runs.store import Lease, Note, Settlement
 from apps.runtime.sessions import Connection
 from apps.worker.lines import Line
 from apps.worker.notebook import Notebook
-from apps.worker.pauses import Pauses
+from apps.worker.pauses import Pauses, wait_within
 from chrono.rules.instants import Millis
 
 log = logging.getLogger("chrono.worker")
@@ -136,12 +136,8 @@ class Noter:
         """Return after a second, or sooner where a settlement waits."""
         if self._held:
             await asyncio.sleep(SOON_S)
-            return
-        try:
-            async with asyncio.timeout(EVERY_S):
-                await self._hurry.wait()
-        except TimeoutError:
-            pass
+        else:
+            await wait_within(self._hurry, EVERY_S)
 
     def _batch(self) -> list[tuple[Notebook, Note]]:
         """Take what is written next: once a second all, else what holds up a settle."""

@@ -1,10 +1,18 @@
-"""Waiting on the loop between tries at a database that does not answer."""
+"""Waiting on the loop: between tries at a database, and for an event."""
 
 import asyncio
+import contextlib
 import logging
 
 FIRST_S = 0.5
 LONGEST_S = 4.0
+
+
+async def wait_within(event: asyncio.Event, seconds: float) -> None:
+    """Return once the event is set, after so many seconds at the latest."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 class Pauses:

@@ -20,6 +20,7 @@ from apps.worker.heir import bequeath
 from apps.worker.hire import Hire
 from apps.worker.life import Life, LifeLost
 from apps.worker.nursery import start_nursery
+from apps.worker.pauses import wait_within
 from chrono.tasks import Registry
 
 log = logging.getLogger("chrono.worker")
@@ -120,7 +121,7 @@ class Worker:
                 log.error("worker lost its leases: %s", error, extra={"facts": facts})
             except psycopg.Error as error:
                 log.error("no database: %s; again in %g s", error, pause)
-                await self._pause(pause)
+                await wait_within(self._stop, pause)
                 pause = min(LONGEST_PAUSE_S, pause * 2)
             else:
                 log.info(
@@ -129,13 +130,6 @@ class Worker:
                 )
                 return clean and not self._useless
         return previous is None and not self._useless
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
-        except TimeoutError:
-            pass
 
 
 def serve(
