@@ -13,7 +13,7 @@ from apps.runs.store import RunRow
 from apps.runs.waits import why_waiting
 from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor
-from chrono.rules import jitter
+from chrono.rules import jitter, words
 from chrono.rules.durations import format_duration
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import DAY, MINUTE, Millis, format_instant
@@ -215,9 +215,8 @@ def _of_plan(conn: Connection, job: Job, at: Millis, now: Millis) -> Explanation
     if job.paused:
         since = format_instant(job.activated_at)
         by = f" by {job.paused_by}" if job.paused_by else ""
-        note = f": {job.pause_note}" if job.pause_note else ""
-        end = "" if note.endswith((".", "!", "?", "…")) else "."
-        verdict, text = "paused", f"The job is paused since {since}{by}{note}{end}"
+        note = words.noted(job.pause_note)
+        verdict, text = "paused", f"The job is paused since {since}{by}{note}"
         if job.paused_until is not None:
             text += f" The pause ends at {format_instant(job.paused_until)}."
     elif at <= known:

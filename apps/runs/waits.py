@@ -92,7 +92,7 @@ def _in_queue(conn: Connection, gate: Gate) -> str:
     [pause] = found
     since = format_instant(pause.paused_at)
     by = f" by {pause.paused_by}" if pause.paused_by else ""
-    return f"The queue {gate.name} is paused{by} since {since}{_noted(pause.note)}"
+    return f"The queue {gate.name} is paused{by} since {since}{words.noted(pause.note)}"
 
 
 def _behind_circuit(conn: Connection, gate: Gate) -> str:
@@ -112,17 +112,10 @@ def _of_target(gate: Gate, target: target_store.TargetRow) -> str:
     since = format_instant(circuit.changed_at)
     if circuit.probe_at is None:
         by = f" by {target.changed_by}" if target.changed_by else ""
-        note = _noted(target.note)
+        note = words.noted(target.note)
         return f"Calls to {gate.name} were stopped{by} at {since}{note}"
     return (
         f"It waits for {gate.name}, which failed {circuit.failures} times in a row: "
         f"nothing is called there since {since}, and the next probe goes at "
         f"{format_instant(circuit.probe_at)}."
     )
-
-
-def _noted(note: str) -> str:
-    """Return the end of a sentence with what somebody noted."""
-    if not note:
-        return "."
-    return f": {note}" if note[-1] in ".!?" else f": {note}."

@@ -134,6 +134,13 @@ def watching(policy: Policy) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+def noted(note: str) -> str:
+    """Return the end of a sentence with what somebody noted, if anything."""
+    if not note:
+        return "."
+    return f": {note}" if note[-1] in ".!?…" else f": {note}."
+
+
 def _length(length: Millis) -> str:
     text = duration(length)
     return text if text[0].isdigit() else f"1 {text}"

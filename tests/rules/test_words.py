@@ -20,6 +20,7 @@ from chrono.rules.words import (
     describe,
     failing,
     missed,
+    noted,
     overlapping,
     watching,
 )
@@ -186,3 +187,10 @@ def test_what_becomes_of_a_run_whose_worker_is_lost_is_said():
     assert delivered(from_json({})).endswith("begins again.")
     once = delivered(from_json({"delivery": "at_most_once"}))
     assert once.endswith("waits for a person.")
+
+
+def test_what_somebody_noted_ends_a_sentence():
+    assert noted("") == "."
+    assert noted("the bank is down") == ": the bank is down."
+    for note in ("Down.", "Down!", "Why?", "Until the bank is back…"):
+        assert noted(note) == f": {note}"
