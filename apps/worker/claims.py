@@ -17,7 +17,7 @@ from apps.worker.gates import Gates
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses, wait_within
 from apps.worker.seats import Seats
-from apps.worker.targets import Key, Targets
+from apps.worker.targets import Key, Targets, is_task
 from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.keys import is_extra
@@ -95,12 +95,6 @@ def load_deaths(conn: Connection, leases: Sequence[Lease]) -> dict[uuid.UUID, in
     """
     again = [(lease.part, lease.run_id) for lease in leases if lease.attempt > 1]
     return worker_store.load_deaths(conn, runs=again) if again else {}
-
-
-def is_task(target: Target) -> bool:
-    """Return whether a target, checked or not, is a function in a worker."""
-    fields: object = target.target
-    return isinstance(fields, dict) and fields.get("kind") == "task"
 
 
 def load_checkpoints(

@@ -10,7 +10,7 @@ from apps.worker.children import Children
 from apps.worker.execution import Call, Prepared
 from apps.worker.handlers.http import Transport, prepare_http
 from apps.worker.handlers.task import limits_of, prepare_task
-from apps.worker.targets import Refused, policy_of
+from apps.worker.targets import Refused, is_task, policy_of
 from apps.worker.threads import Threads
 from chrono.rules.errors import BadValue
 from chrono.rules.targets import identity
@@ -40,9 +40,9 @@ class Prepare:
     def __call__(self, target: Target) -> Prepared:
         """Return the target ready to be called."""
         fields = target.target
-        is_task = fields.get("kind") == "task"
+        task = is_task(target)
         try:
-            timeout, deadline = limits_of(fields) if is_task else (None, None)
+            timeout, deadline = limits_of(fields) if task else (None, None)
             call = self._call(target)
         except BadValue as error:
             timeout, deadline, call = None, None, Refused(error.message)
@@ -55,7 +55,7 @@ class Prepare:
             weight=1_000 + 3 * len(json.dumps([target.target, target.payload])),
             once=target.once,
             target=sys.intern(identity(target.target)),
-            takes_context=is_task and self._takes_context(fields.get("name")),
+            takes_context=task and self._takes_context(fields.get("name")),
             timeout=timeout,
             progress_deadline=deadline,
         )

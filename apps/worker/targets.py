@@ -40,11 +40,20 @@ GONE = Prepared(
 )
 
 UNUSABLE = Prepared(
-    call=Refused("The target could not be made ready."),
+    call=Refused(
+        "The target could not be made ready, by a fault of Chrono's own: see the "
+        "worker's log."
+    ),
     policy=RetryPolicy(),
     payload=None,
     weight=0,
 )
+
+
+def is_task(target: Target) -> bool:
+    """Return whether a target, checked or not, is a function in a worker."""
+    fields: object = target.target
+    return isinstance(fields, dict) and fields.get("kind") == "task"
 
 
 class Targets:
@@ -91,7 +100,8 @@ class Targets:
         except Exception:
             # A fault of ours, or rows that no validation saw: it must cost this job its
             # runs, not every job its worker.
-            log.exception("a target could not be made ready")
+            facts = {"job": target.job_id, "revision": target.revision}
+            log.exception("a target could not be made ready", extra={"facts": facts})
             return UNUSABLE
 
     def of(self, lease: Lease) -> Prepared:
