@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 import uuid
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -29,7 +28,7 @@ from apps.worker.gates import Gates
 from apps.worker.notes import Noter
 from apps.worker.onces import Once, Sessions
 from apps.worker.seats import Seats
-from apps.worker.settles import Settler
+from apps.worker.settles import Settler, draw
 from apps.worker.targets import Targets
 from chrono.rules.instants import SECOND, Millis
 from chrono.rules.retry import Failure
@@ -167,7 +166,10 @@ class Executor:
             execution.kill()
         else:
             facts = {"run": execution.lease.run_id, "job": execution.lease.job_id}
-            log.error("a handler does not stop", extra={"facts": facts})
+            log.error(
+                "a handler does not stop; its seat is lost until it does",
+                extra={"facts": facts},
+            )
         self._finish(execution, outcome)
 
     async def _run(self, execution: Execution) -> None:
@@ -193,8 +195,10 @@ class Executor:
             outcome = Failure("exception", "The task cancelled itself.")
         except Exception as error:
             # A fault of ours: it must cost this run an attempt, not the worker a seat.
-            log.exception("calling a target went wrong")
-            outcome = Failure("exception", f"Chrono: {type(error).__name__}")
+            facts = {"run": execution.lease.run_id, "job": execution.lease.job_id}
+            log.exception("calling a target went wrong", extra={"facts": facts})
+            why = f"A fault of Chrono's own, {type(error).__name__}"
+            outcome = Failure("exception", f"{why}: see the worker's log.")
         execution.task = None
         if execution.settled:
             self._seats.recover(execution)
@@ -216,7 +220,7 @@ class Executor:
             outcome,
             now=self._clock.now(),
             # Successes, nearly all outcomes, have no use for chance.
-            draw=_draw() if isinstance(outcome, Failure) else 0.0,
+            draw=draw() if isinstance(outcome, Failure) else 0.0,
         )
         if execution.tail is not None:
             settlement = tails.with_log(settlement, execution.tail)
@@ -236,7 +240,3 @@ class Executor:
             self._noter.close(execution.notebook)
             if execution.leaves_notes:
                 self._noter.forget(execution.lease.run_id)
-
-
-def _draw() -> float:
-    return secrets.randbits(53) / (1 << 53)

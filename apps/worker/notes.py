@@ -177,7 +177,10 @@ class Noter:
         if book.tries < TRIES:
             self._again(book, note)
         else:
-            log.error("a note was not written", extra={"facts": {"run": note.run_id}})
+            facts = {"run": note.run_id}
+            log.error(
+                "a note is given up: its lease stays locked", extra={"facts": facts}
+            )
 
     def _again(self, book: Notebook, note: Note) -> None:
         book.give_back(note)
@@ -215,6 +218,7 @@ def _write_notes(
                 set().union(*(gone for _, gone in found)),
             )
         log.error(
-            "note refused", extra={"facts": {"run": notes[0].run_id, "error": error}}
+            "the database refused a note",
+            extra={"facts": {"run": notes[0].run_id, "error": error}},
         )
         return {notes[0].run_id}, set()

@@ -47,7 +47,7 @@ def start_nursery(child: Child) -> socket.socket:
         code = 0
     except BaseException:
         # Nothing may climb into the worker's code.
-        log.exception("the nursery failed")
+        log.exception("the process that forks those of tasks failed")
     finally:
         os._exit(code)
 
@@ -119,7 +119,7 @@ class _Nursery:
             pid = os.fork()
         except OSError as error:
             # The worker sees the channel close without a word.
-            log.error("no process for a task: %s", error)
+            log.error("a process for a task cannot be forked: %s", error)
             pid = -1
         if pid:
             if pid > 0:

@@ -98,7 +98,7 @@ class Settler:
             log.warning("targets are not reported: %s", str(error).partition("\n")[0])
             return batch
         return [
-            put_off(s, told[s.token].policy, now=self._clock.now(), draw=_draw())
+            put_off(s, told[s.token].policy, now=self._clock.now(), draw=draw())
             if s.token in refused
             else s
             for s in batch
@@ -155,7 +155,8 @@ def put_off(
     return replace(settlement, due=later.at, reason=Reason.BUDGET_SPENT)
 
 
-def _draw() -> float:
+def draw() -> float:
+    """Return a number in [0, 1) by chance, for what spreads a retry."""
     return secrets.randbits(53) / (1 << 53)
 
 

@@ -31,7 +31,12 @@ class ProcessCall:
         try:
             child = await self._children.take()
         except NoChild as error:
-            log.error("no process for a task: %s", error)
+            facts = {"run": execution.lease.run_id, "wait_ms": NO_CHILD_WAIT}
+            log.error(
+                "no process for a task, its run is handed back: %s",
+                error,
+                extra={"facts": facts},
+            )
             return HandBack(wait=NO_CHILD_WAIT)
         execution.stop = child.cancel
 
