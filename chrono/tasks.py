@@ -73,10 +73,17 @@ class Once(Protocol):
     """Keeps what a task does once; may be called from any thread."""
 
     def take(self, name: str, *, per: Per, ttl: str) -> Done | None:
-        """Take a key, or return what was done. Raises :class:`OnceBusy`."""
+        """Take a key, or return what was done under it.
+
+        Raises :class:`OnceBusy` while somebody alive is at it, :class:`RunCancelled`
+        where this execution has lost its lease, ValueError for a wrong ``ttl``.
+        """
 
     def finish(self, name: str, result: Any, *, per: Per, ttl: str) -> Any:
-        """Keep what came of it; return that as it is kept."""
+        """Keep what came of it; return that as it is kept.
+
+        Raises :class:`RunCancelled` where somebody took the key over.
+        """
 
     def release(self, name: str, *, per: Per) -> None:
         """Give a key back under which nothing was done."""
