@@ -114,10 +114,7 @@ def _stretch(request: Request, *, now: Millis) -> Stretch:
 
 
 def _per(request: Request) -> str:
-    word = query.text(request, "per") or "minute"
-    if word not in WIDTHS:
-        query.refuse("per", f"is one of {', '.join(WIDTHS)}")
-    return word
+    return query.word(request, "per", known=WIDTHS) or "minute"
 
 
 def _length(request: Request) -> Millis | None:

@@ -194,14 +194,12 @@ class Job(ApiView):
 
 def _chosen(request: Request) -> Chosen:
     states = query.words(request, "state", known=job_shapes.JOB_STATES)
-    priorities = query.words(request, "priority", known=PRIORITIES)
-    if priorities is not None and len(priorities) > 1:
-        query.refuse("priority", f"is one of {', '.join(PRIORITIES)}")
+    priority = query.word(request, "priority", known=PRIORITIES)
     return Chosen(
         states=None if states is None else frozenset(states),
         queue=query.text(request, "queue", most=64),
         tags=_tags(request),
-        priority=None if priorities is None else priority_from_name(priorities[0]),
+        priority=None if priority is None else priority_from_name(priority),
         target=query.text(request, "target"),
         words=query.text(request, "q", most=100),
     )

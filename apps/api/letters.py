@@ -219,17 +219,13 @@ def _full(conn: Connection, run: UUID, *, tenant: int) -> dict[str, Any]:
 
 def _asked(request: Request) -> LetterFilter:
     """Return the filter that the address asks for."""
-    states = query.words(request, "state", known=(*letters.STATES, "all")) or ("open",)
-    if len(states) > 1:
-        query.refuse("state", "is one word")
-    reason = query.words(request, "reason", known=tuple(REASONS))
-    if reason is not None and len(reason) > 1:
-        query.refuse("reason", "is one word")
+    state = query.word(request, "state", known=(*letters.STATES, "all")) or "open"
+    reason = query.word(request, "reason", known=REASONS)
     return LetterFilter(
-        state=next((one for one in letters.STATES if one == states[0]), None),
+        state=next((one for one in letters.STATES if one == state), None),
         job=query.identifier(request, "job"),
         target=query.text(request, "target"),
-        reason=None if reason is None else REASONS[reason[0]],
+        reason=None if reason is None else REASONS[reason],
         queue=query.text(request, "queue", most=64),
         tag=query.text(request, "tag", most=64),
         since=query.instant(request, "died_after"),

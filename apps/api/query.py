@@ -82,6 +82,14 @@ def instant(request: Request, name: str) -> Millis | None:
         raise BadParameter(f"{name}: {error.message}{hint}", field=name) from None
 
 
+def word(request: Request, name: str, *, known: Collection[str]) -> str | None:
+    """Return one known word, None where it is left out."""
+    value = text(request, name)
+    if value is not None and value not in known:
+        refuse(name, f"is one of {', '.join(known)}")
+    return value
+
+
 def words(
     request: Request, name: str, *, known: Collection[str]
 ) -> tuple[str, ...] | None:
@@ -90,9 +98,8 @@ def words(
     if value is None:
         return None
     found = tuple(dict.fromkeys(value.split(",")))
-    for word in found:
-        if word not in known:
-            refuse(name, f"is one or more of {', '.join(known)}, with commas")
+    if not all(one in known for one in found):
+        refuse(name, f"is one or more of {', '.join(known)}, with commas")
     return found
 
 

@@ -129,12 +129,8 @@ def _switch(request: Request, view: ApiView, command: Any) -> Response:
 
 
 def _state(request: Request) -> BreakerState | None:
-    word = query.text(request, "state")
-    if word is None:
-        return None
-    if word not in _STATES:
-        query.refuse("state", f"is one of {', '.join(_STATES)}")
-    return _STATES[word]
+    word = query.word(request, "state", known=_STATES)
+    return None if word is None else _STATES[word]
 
 
 def _name(request: Request) -> str | None:
