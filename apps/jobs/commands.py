@@ -507,7 +507,9 @@ def _create(
     store.insert_revisions(
         conn, revisions=[(new.job.id, 1, new.revision) for new in made], now=now
     )
-    _plan(conn, [timer for new in made for timer in new.timers], instant.horizon)
+    insert_near_or_far(
+        conn, [timer for new in made for timer in new.timers], instant.horizon
+    )
     events = [
         Event(
             tenant=tenant,
@@ -673,7 +675,9 @@ def _write_rows(
     ]
     if revisions:
         store.insert_revisions(conn, revisions=revisions, now=now)
-    _plan(conn, [timer for rows in written for timer in rows.timers], horizon)
+    insert_near_or_far(
+        conn, [timer for rows in written for timer in rows.timers], horizon
+    )
     skips = [skip for rows in written for skip in rows.skips]
     if skips:
         store.insert_skips(conn, skips=skips)
@@ -697,7 +701,10 @@ def _keep_ends(
         )
 
 
-def _plan(conn: Connection, timers: Sequence[Timer], horizon: Millis) -> None:
+def insert_near_or_far(
+    conn: Connection, timers: Sequence[Timer], horizon: Millis
+) -> None:
+    """Write timers, each where it belongs: with those below the horizon, or beyond."""
     near = [timer for timer in timers if timer.due_at < horizon]
     far = [timer for timer in timers if timer.due_at >= horizon]
     if near:

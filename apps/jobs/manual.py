@@ -13,7 +13,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from apps.jobs import store
-from apps.jobs.commands import COMMAND, LONGEST_NOTE, lock_living
+from apps.jobs.commands import (
+    COMMAND,
+    LONGEST_NOTE,
+    insert_near_or_far,
+    lock_living,
+)
 from apps.jobs.editing import check_of
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.planning import Timer
@@ -197,8 +202,7 @@ def put_run(
         due_at=due_at,
         attempt_group=group,
     )
-    table = "chrono_timer" if due_at < horizon else "chrono_timer_far"
-    store.insert_timers(opened.conn, timers=[timer], table=table)
+    insert_near_or_far(opened.conn, [timer], horizon)
     if (payload, priority, queue) != (None, None, None):
         runs.insert_run_input(
             opened.conn,
