@@ -18,6 +18,7 @@ from apps.console.lists import KeysetAdmin, Listing, Page
 from apps.console.models import DeadLetter
 from apps.console.pages import (
     LONGEST_REASON,
+    Act,
     Question,
     ReasonForm,
     ask,
@@ -272,7 +273,6 @@ class DeadLetterAdmin(KeysetAdmin):
     def redrive_one_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Run one again, which its run's page cannot once that is gone."""
         run = read_id(object_id)
-        here = reverse(f"admin:{LETTER}_change", args=[run])
 
         def act(given: Mapping[str, Any]) -> tuple[str, str]:
             made = redrive(
@@ -290,19 +290,17 @@ class DeadLetterAdmin(KeysetAdmin):
             button="Run again",
             form=RedriveForm,
         )
-        way = crumbs(self, (str(run), here))
-        return ask(request, self, question, way=way, act=act, back=here)
+        return self._ask(request, run, question, act)
 
     def discard_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Close one."""
         run = read_id(object_id)
-        here = reverse(f"admin:{LETTER}_change", args=[run])
 
         def act(given: Mapping[str, Any]) -> tuple[str, str]:
             letters.discard(
                 raw_connection(), [run], note=given["note"], actor=actor_of(request)
             )
-            return "It is discarded.", here
+            return "It is discarded.", _page(run)
 
         question = Question(
             title="Discard a dead letter?",
@@ -311,13 +309,11 @@ class DeadLetterAdmin(KeysetAdmin):
             form=DiscardForm,
             danger=True,
         )
-        way = crumbs(self, (str(run), here))
-        return ask(request, self, question, way=way, act=act, back=here)
+        return self._ask(request, run, question, act)
 
     def note_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Put a note on one."""
         run = read_id(object_id)
-        here = reverse(f"admin:{LETTER}_change", args=[run])
         found = letters.load(raw_connection(), [run], tenant=None).get(run)
         if found is None:
             raise Http404
@@ -326,7 +322,7 @@ class DeadLetterAdmin(KeysetAdmin):
             letters.write_note(
                 raw_connection(), run, note=given["note"], actor=actor_of(request)
             )
-            return "The note is kept.", here
+            return "The note is kept.", _page(run)
 
         question = Question(
             title="Note on a dead letter",
@@ -335,6 +331,12 @@ class DeadLetterAdmin(KeysetAdmin):
             form=NoteForm,
             initial={"note": found.note or ""},
         )
+        return self._ask(request, run, question, act)
+
+    def _ask(
+        self, request: HttpRequest, run: UUID, question: Question, act: Act
+    ) -> HttpResponse:
+        here = _page(run)
         way = crumbs(self, (str(run), here))
         return ask(request, self, question, way=way, act=act, back=here)
 
@@ -373,6 +375,10 @@ class DeadLetterAdmin(KeysetAdmin):
             errors=_errors(errors),
             payload=shown.json_text(payload),
         )
+
+
+def _page(run: UUID) -> str:
+    return reverse(f"admin:{LETTER}_change", args=[run])
 
 
 def _wanted(cl: Listing, *, living: bool = False) -> LetterFilter:
