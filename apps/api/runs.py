@@ -202,9 +202,8 @@ class Retry(ApiView):
                 actor=self.actor,
                 reason=reason,
             )
-            found = selectors.get_run(raw_connection(), made, tenant=self.tenant)
             return Response(
-                full_form(*found),
+                _full(raw_connection(), made, tenant=self.tenant),
                 status=202,
                 headers={"Location": f"/api/v1/runs/{made}"},
             )
