@@ -312,7 +312,6 @@ def test_signals_to_the_whole_group_leave_isolated_runs_to_the_worker(worker, co
     for child in everybody:
         child.send_signal(signal.SIGTERM)
         child.send_signal(signal.SIGINT)
-    first = count(conn, "progress")
     wait_for(lambda: count(conn, "progress") == 1)
     [(before,)] = conn.execute("SELECT checkpoint FROM chrono_progress").fetchall()
 
@@ -321,5 +320,4 @@ def test_signals_to_the_whole_group_leave_isolated_runs_to_the_worker(worker, co
         return rows[0][0] > before
 
     wait_for(goes_on)
-    assert first in (0, 1)
     assert not any(gone(child.pid) for child in everybody)
