@@ -46,6 +46,7 @@ def inherit(url: str, will: bytes) -> None:
         else:
             log.warning("%d runs of a dead process are offered again", rescued)
             return
+    log.error("the runs of a dead process are left to the leader's sweep")
 
 
 def hand_back(conn: Connection, workers: list[uuid.UUID]) -> int:
