@@ -58,6 +58,19 @@ def listed(client, query=""):
     return [item["run_id"] for item in answer.json()["items"]]
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("state=sick", "state is one of open, "),
+        ("state=open,rerun", "state is one of open, "),
+        ("reason=bad", "reason is one of "),
+    ],
+)
+def test_a_word_that_is_not_known_is_answered_with_those_that_are(client, query, said):
+    told = problem(client.get(f"{LETTERS}?{query}"), 400, "bad_parameter")
+    assert said in told["detail"]
+
+
 def test_the_open_ones_are_listed_newest_first_in_pages(client, conn, job, now):
     runs = [str(died(conn, job, now, n)) for n in (1, 2, 3)]
     page = client.get(f"{LETTERS}?limit=2").json()
@@ -181,6 +194,19 @@ def test_a_repeated_request_makes_one_redrive(client, conn, job, now):
 )
 def test_what_is_wrong_is_told_with_its_place(client, body, status, code, place):
     problem(client.send(f"{LETTERS}/redrive", body), status, code, place)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"ids": ["x"]}, "ids.0 is a UUID."),
+        ({"filter": {"job": 7}}, "filter.job is a UUID."),
+        ({"filter": {"reason": "bad"}}, "filter.reason is one of "),
+    ],
+)
+def test_a_refusal_says_the_right_form(client, body, said):
+    told = problem(client.send(f"{LETTERS}/redrive", body), 422, "bad_value")
+    assert told["detail"].startswith(said)
 
 
 def test_discarding_takes_a_note_and_closes(client, conn, job, now):

@@ -75,6 +75,7 @@ def test_who_may_only_read_pauses_nothing(make_client):
 
 
 def test_what_is_no_queue_is_not_found_and_other_fields_are_refused(client):
-    problem(call(client, "post", f"{QUEUES}/De fault/pause"), 404, "not_found")
+    told = problem(call(client, "post", f"{QUEUES}/De fault/pause"), 404, "not_found")
+    assert "a-z, 0-9" in told["detail"]
     path = f"{QUEUES}/default/pause"
     problem(call(client, "post", path, {"until": 7}), 422, "unknown_field")
