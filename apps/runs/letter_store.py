@@ -3,13 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
-from chrono.rules.instants import Millis, to_millis
+from chrono.rules.instants import Millis, to_millis, to_millis_if_any
 
 _SQL = {
     name: sql.load("runs", name)
@@ -210,15 +209,11 @@ def _letter(row: tuple[Any, ...]) -> Letter:
         died_at=to_millis(died),
         error=error or "",
         closed=closed,
-        closed_at=_millis(closed_at),
+        closed_at=to_millis_if_any(closed_at),
         closed_by=closed_by,
         note=note,
-        noted_at=_millis(noted_at),
+        noted_at=to_millis_if_any(noted_at),
         noted_by=noted_by,
         rerun_id=rerun,
         resolved=resolved,
     )
-
-
-def _millis(moment: datetime | None) -> Millis | None:
-    return None if moment is None else to_millis(moment)

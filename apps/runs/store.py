@@ -4,14 +4,13 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
-from chrono.rules.instants import Millis, to_millis
+from chrono.rules.instants import Millis, to_millis, to_millis_if_any
 from chrono.rules.keys import partition_of_run, scheduled_for_of
 from chrono.rules.states import RunState
 
@@ -732,10 +731,10 @@ def get_run(
             checkpoint=_read(checkpoint),
             trigger=trigger,
             attempt_group=group,
-            beat_at=_millis(beat),
+            beat_at=to_millis_if_any(beat),
             error_reason=row[26],
             error=row[27],
-            error_at=_millis(row[28]),
+            error_at=to_millis_if_any(row[28]),
             progress=None
             if noted_at is None
             else Progress(
@@ -958,7 +957,7 @@ def has_backfill(
 def read_last_write(conn: Connection, *, leaf: str) -> Millis | None:
     """Return when the last rows of a day leaf were written, None if it has none."""
     [(written,)] = _SQL["read_last_write"].run(conn, leaf=leaf)
-    return None if written is None else to_millis(written)
+    return to_millis_if_any(written)
 
 
 def purge_runs_kept(conn: Connection, *, before: Millis, limit: int) -> int:
@@ -1008,20 +1007,16 @@ def _run_row(row: tuple[Any, ...]) -> RunRow:
         cancel=bool(cancel),
         state=state,
         reason=reason,
-        due_at=_millis(due),
-        dispatched_at=_millis(dispatched),
-        started_at=_millis(started),
-        finished_at=_millis(finished),
+        due_at=to_millis_if_any(due),
+        dispatched_at=to_millis_if_any(dispatched),
+        started_at=to_millis_if_any(started),
+        finished_at=to_millis_if_any(finished),
         fence=fence,
         priority=priority,
         attempt=attempt,
         queue=queue,
         worker=worker,
     )
-
-
-def _millis(moment: datetime | None) -> Millis | None:
-    return None if moment is None else to_millis(moment)
 
 
 def _read(text: str | None) -> Any:

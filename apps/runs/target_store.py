@@ -3,14 +3,13 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
 from chrono.rules.breaker import Breaker, BreakerPolicy, BreakerState
 from chrono.rules.budget import Budget, BudgetPolicy
-from chrono.rules.instants import Millis, to_millis
+from chrono.rules.instants import Millis, to_millis, to_millis_if_any
 
 _SQL = {
     name: sql.load("runs", name)
@@ -155,7 +154,7 @@ def _target(row: tuple[Any, ...]) -> TargetRow:
             state=BreakerState(state),
             failures=failures,
             changed_at=to_millis(changed),
-            probe_at=_millis(probe_at),
+            probe_at=to_millis_if_any(probe_at),
             probes=tuple(probes),
             let_in=let_in,
             policy=BreakerPolicy(
@@ -175,7 +174,3 @@ def _target(row: tuple[Any, ...]) -> TargetRow:
         changed_by=by,
         note=note,
     )
-
-
-def _millis(moment: datetime | None) -> Millis | None:
-    return None if moment is None else to_millis(moment)

@@ -37,6 +37,11 @@ def to_millis(moment: datetime) -> Millis:
     return checked((moment - _EPOCH) // _MS)
 
 
+def to_millis_if_any(moment: datetime | None) -> Millis | None:
+    """Return what :func:`to_millis` does, and None for None."""
+    return None if moment is None else to_millis(moment)
+
+
 def from_millis(moment: Millis) -> datetime:
     """Return epoch milliseconds as an aware datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=moment)

@@ -15,6 +15,7 @@ from chrono.rules.instants import (
     from_millis,
     parse_instant,
     to_millis,
+    to_millis_if_any,
 )
 
 instants = st.integers(0, LATEST - 1)
@@ -23,6 +24,8 @@ instants = st.integers(0, LATEST - 1)
 @given(instants)
 def test_text_and_datetime_give_the_instant_back(moment):
     assert to_millis(from_millis(moment)) == moment
+    assert to_millis_if_any(from_millis(moment)) == moment
+    assert to_millis_if_any(None) is None
     assert parse_instant(format_instant(moment)) == moment
 
 
