@@ -45,6 +45,7 @@ from apps.tenants.actor import Actor, Scope
 from apps.tenants.directory import find_timezone
 from apps.tenants.errors import TenantNotFound
 from apps.tenants.event import Event
+from apps.timers.store import FAR, NEAR, TIMERS
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import DAY, Millis, checked, format_instant
 from chrono.rules.states import Reason
@@ -708,9 +709,9 @@ def insert_near_or_far(
     near = [timer for timer in timers if timer.due_at < horizon]
     far = [timer for timer in timers if timer.due_at >= horizon]
     if near:
-        store.insert_timers(conn, timers=near, table="chrono_timer")
+        store.insert_timers(conn, timers=near, table=NEAR)
     if far:
-        store.insert_timers(conn, timers=far, table="chrono_timer_far")
+        store.insert_timers(conn, timers=far, table=FAR)
 
 
 def _count_live(conn: Connection, bounded: Sequence[Change], now: Millis) -> None:
@@ -729,7 +730,7 @@ def _settle_deleted(conn: Connection, deleted: Sequence[Change]) -> None:
         return
     jobs = [change.job.id for change in deleted]
     parts = sorted({change.job.part for change in deleted})
-    for timers in runs.TIMERS:
+    for timers in TIMERS:
         runs.cancel_timed_of_jobs(
             conn, jobs=jobs, parts=parts, reason=Reason.DELETED, timers=timers
         )

@@ -15,12 +15,12 @@ from apps.jobs.planning import LEDGER_KEPT, last_decided, moved_by_zone
 from apps.jobs.store import CronTimer
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor, Scope
+from apps.timers.store import TIMERS
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.partitions import PARTITIONS
 from chrono.rules.schedule import CronSchedule, next_after, schedule_from_json
 
-TABLES = ("chrono_timer", "chrono_timer_far")
 _START: tuple[Millis, UUID] = (0, UUID(int=0))
 
 
@@ -57,7 +57,7 @@ def _pages(now: Millis | None) -> Iterator[dict[UUID, tuple[CronTimer, str]]]:
     """Iterate over the moved timers of each page, by job, each with its zone."""
     conn = raw_connection()
     for part in range(PARTITIONS):
-        for table in TABLES:
+        for table in TIMERS:
             after: tuple[Millis, UUID] | None = _START
             while after is not None:
                 at = store.read_instant(conn).now if now is None else now

@@ -11,6 +11,7 @@ from apps.runtime.sessions import Connection
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
+from apps.timers.store import TIMERS
 from chrono.rules.instants import format_instant
 from chrono.rules.keys import partition_of_run
 from chrono.rules.lease import TERMINATE_AFTER
@@ -41,7 +42,7 @@ def cancel(
     """
     part = partition_of_run(run)
     for _ in range(LOOKS):
-        for timers in store.TIMERS:
+        for timers in TIMERS:
             timed = partial(
                 store.cancel_if_timed, run=run, part=part, reason=reason, timers=timers
             )

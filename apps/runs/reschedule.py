@@ -10,7 +10,7 @@ from apps.runtime.store import read_clock
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
-from apps.timers.store import read_dispatch_state
+from apps.timers.store import TIMERS, read_dispatch_state
 from chrono.rules.instants import Millis, checked, format_instant
 from chrono.rules.keys import partition_of_run
 
@@ -42,7 +42,7 @@ def reschedule(
             store.reschedule_if_timed(
                 conn, run=run, part=part, due=due, horizon=state.horizon, timers=timers
             )
-            for timers in store.TIMERS
+            for timers in TIMERS
         ) or store.reschedule_if_blocked(conn, run=run, part=part, due=due)
         if not moved:
             raise RunNotWaiting(

@@ -71,7 +71,6 @@ _SQL = {
         "purge_dead_letters",
     )
 }
-TIMERS = ("chrono_timer", "chrono_timer_far")
 MOST_COLLAPSED = 1_000
 """How many rows of the ledger are added up for one run; a row may be a stretch."""
 

@@ -16,6 +16,11 @@ _MOVE_TO_FAR = sql.load("timers", "move_to_far")
 _READ_LEADERS = sql.load("timers", "read_leaders")
 _READ_OLDEST_DUE = sql.load("timers", "read_oldest_due")
 
+NEAR = "chrono_timer"
+FAR = "chrono_timer_far"
+TIMERS = (NEAR, FAR)
+"""Where a timer lies: below the horizon, and beyond it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchState:

@@ -13,6 +13,7 @@ from apps.runs.cancel import RunNotFound, cancel
 from apps.runs.store import Settlement
 from apps.runtime.sessions import Connection, connect_hot, connect_upkeep
 from apps.timers import buckets
+from apps.timers.store import TIMERS
 from chrono.rules.instants import HOUR, Millis, parse_instant
 from chrono.rules.keys import partition_of_run, run_id
 from chrono.rules.states import Outcome, Reason, RunState, TimerKind
@@ -76,7 +77,7 @@ def history(conn: Connection) -> list[tuple[uuid.UUID, int, int | None]]:
     ).fetchall()
 
 
-@pytest.mark.parametrize("table", store.TIMERS)
+@pytest.mark.parametrize("table", TIMERS)
 def test_a_retry_that_waits_is_ended(
     conn: Connection, job: SeededJob, table: str
 ) -> None:
