@@ -5,6 +5,8 @@ import uuid
 import pytest
 from django.urls import reverse
 
+from apps.console.site import UNKNOWN
+from apps.runtime.django_session import raw_connection
 from apps.runtime.locks import PARTITION_LOCKS
 from tests.console.conftest import Seen
 
@@ -159,3 +161,14 @@ def test_c12_every_page_says_that_nothing_fires(client, person, conn):
     conn.execute("SELECT pg_advisory_lock(%s, 63)", [PARTITION_LOCKS])
     for page in pages:
         assert "chrono-alarm" not in client.get(page).content.decode()
+
+
+def test_no_page_fails_because_nobody_knows_whether_anything_fires(client, conn):
+    page = reverse("admin:chrono_tenants_tenant_changelist")
+    assert client.get(page).status_code == 200
+    raw_connection().execute("SET lock_timeout = '100ms'")
+    with conn.transaction():
+        conn.execute("LOCK chrono_timer_far IN ACCESS EXCLUSIVE MODE")
+        answer = client.get(page)
+    assert answer.status_code == 200
+    assert UNKNOWN in answer.content.decode()
