@@ -50,7 +50,10 @@ def why_waiting(
         return f"It is due at {format_instant(row.due_at)}.{_put_off(state, error)}"
     if state is RunState.READY and row.queue is not None:
         if not worker_store.is_queue_served(conn, queue=row.queue):
-            return f"No worker asks for the queue {row.queue}."
+            return (
+                f"No worker asks for the queue {row.queue}. Start one that does: "
+                f"runworker --queues {row.queue}."
+            )
         return "It waits for a free worker."
     return "It is due, and waits for a scheduler to dispatch it."
 
