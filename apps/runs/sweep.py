@@ -42,7 +42,7 @@ ALL_ORPHANS_EVERY: Millis = 30 * SECOND
 LOST = "The worker stopped beating; what it did before is unknown."
 
 CRASHED = "The process that ran it ended; what it did before is unknown."
-GUILTY = "The process that ran it ended, for the {}th time; this time it ran alone."
+GUILTY = "Its process ended {} times while it ran; the last time it ran alone."
 ALONE_AFTER = 2
 """A run that was there when so many processes died is executed alone."""
 

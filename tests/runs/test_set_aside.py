@@ -124,7 +124,9 @@ def test_who_dies_alone_is_guilty(conn: Connection, job: SeededJob) -> None:
     ]
     [(errors,)] = conn.execute("SELECT errors FROM chrono_dead_letter").fetchall()
     assert [error["attempt"] for error in errors] == [1, 2, 3]
-    assert errors[-1]["error"].startswith("The process that ran it ended, for the 3th")
+    assert errors[-1]["error"] == (
+        "Its process ended 3 times while it ran; the last time it ran alone."
+    )
 
 
 def test_who_succeeds_alone_was_innocent(conn: Connection, job: SeededJob) -> None:
