@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
+	collect 	openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
 	faults-effects faults-web bench \
 	bench-quick bench-api bench-herd bench-scale
 
@@ -22,7 +22,7 @@ run: setup ## Start PostgreSQL, scheduler, worker and the demo; Ctrl-C stops all
 test: setup ## Run the tests (PG=15 picks the server, ARGS="-k cron" the tests)
 	@$(PY) -m pytest $(ARGS)
 
-check: setup format lint types layers migrations ## All that must hold besides the tests
+check: setup format lint types layers migrations collect ## All that must hold besides the tests
 
 fmt: setup ## Rewrite the code in the one format
 	@$(BIN)/ruff format .
@@ -43,6 +43,9 @@ layers: setup ## Check who imports whom
 migrations: setup ## Look whether the migrations say all that the models say
 	@$(PY) -W "ignore:Got an error checking:RuntimeWarning" manage.py \
 		makemigrations --settings tests.settings --check --dry-run
+
+collect: setup ## Look whether each test's file can be imported
+	@$(PY) -m pytest -q -p no:randomly --collect-only >/dev/null
 
 openapi: setup ## Write docs/openapi.json anew from the views
 	@$(PY) manage.py spectacular --settings tests.settings --format openapi-json \

@@ -4,8 +4,7 @@ from collections import Counter
 
 from chrono.rules.states import RunState
 from tests.support.seed import make_job, make_ready
-from tests.worker.support import FAST, count, running, settled, wait_for
-from tests.worker.test_transactional import again
+from tests.worker.support import FAST, count, offered_again, running, settled, wait_for
 
 PEOPLE = 300
 
@@ -13,10 +12,9 @@ PEOPLE = 300
 def two_attempts(dsn, conn, task):
     """Run a task whose first attempt fails; return what became of its run."""
     target = {"kind": "task", "name": "mail"}
-    make_ready(conn, make_job(conn, target=target, retry_policy=FAST))
+    [run] = make_ready(conn, make_job(conn, target=target, retry_policy=FAST))
     with running(dsn, {"mail": task}):
-        wait_for(lambda: count(conn, "timer_far"), timeout=60)
-        again(conn)
+        offered_again(conn, run, 2)
         wait_for(lambda: count(conn, "run"), timeout=60)
         return settled(conn)[0]
 

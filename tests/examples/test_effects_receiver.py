@@ -14,8 +14,7 @@ import pytest
 from chrono.rules.states import RunState
 from tests.architecture.sources import ROOT
 from tests.support.seed import make_job, make_ready
-from tests.worker.support import FAST, running, settled, wait_for
-from tests.worker.test_transactional import again
+from tests.worker.support import FAST, offered_again, running, settled, wait_for
 
 
 @pytest.fixture
@@ -144,8 +143,8 @@ def test_a_worker_comes_again_while_the_key_is_worked_on(
     wait_for(lambda: keys(file) == [str(run)])
     assert post(str(run))[0] == 429
     with running(dsn):
-        wait_for(lambda: conn.execute("SELECT 1 FROM chrono_timer_far").fetchall())
+        offered_again(conn, run, 2, claim=False)
         assert first.result(timeout=10)[0] == 201
-        again(conn)
+        offered_again(conn, run, 2)
         assert settled(conn)[0][1] == RunState.SUCCESS
     assert effects(file) == [str(run)]
