@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt format lint types layers migrations \
-	collect 	openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
+	collect openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
 	faults-effects faults-web bench \
 	bench-quick bench-api bench-herd bench-scale
 
