@@ -113,6 +113,8 @@ class Dispatcher:
         if now >= self._next_look:
             self._look(now)
             fired += self._fire()
+            self._weigh(now)
+            fired += self._fire()
         if now >= self._loader.ahead_due():
             self._loader.load_ahead(now)
             fired += self._fire()
@@ -185,17 +187,17 @@ class Dispatcher:
             log.warning("%s partitions are led anew", len(seen.lost))
         self._lost += seen.lost
         self._gates.follow(seen.gates)
-        self._follow_heads()
-        if now >= self._next_weights:
-            self._tags.weigh(list_weights(self._conn))
-            self._next_weights = now + WEIGHTS_EVERY
         self._next_look = now + LOOK_EVERY
 
-    def _follow_heads(self) -> None:
+    def _weigh(self, now: Millis) -> None:
+        """Have the tags of what fires go by what is next in the queues."""
         try:
             self._tags.follow(store.list_heads(self._conn))
         except BUSY:
             log.debug("a slice is being emptied: the tags go by what was next before")
+        if now >= self._next_weights:
+            self._tags.weigh(list_weights(self._conn))
+            self._next_weights = now + WEIGHTS_EVERY
 
     def _wait(self) -> Millis:
         now = self._clock.now()
