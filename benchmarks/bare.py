@@ -191,7 +191,12 @@ def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
         while not end.is_set():
             rows = conn.execute(
                 claim,
-                {"queue": "default", "limit": CLAIM, "worker": worker},
+                {
+                    "queue": "default",
+                    "limit": CLAIM,
+                    "worker": worker,
+                    "by_age": False,
+                },
                 binary=True,
             ).fetchall()
             if not rows:

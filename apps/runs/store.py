@@ -281,14 +281,22 @@ class Place:
 
 
 def claim_ready(
-    conn: Connection, *, queue: str, limit: int, worker: uuid.UUID
+    conn: Connection,
+    *,
+    queue: str,
+    limit: int,
+    worker: uuid.UUID,
+    by_age: bool = False,
 ) -> list[Lease]:
     """Claim up to ``limit`` runs of a queue; run it on a hot session only.
+
+    Those of high priority first; ``by_age`` begins at the priority of the run that has
+    waited longest by its fair tag.
 
     After an error the claim may have been made all the same: see :func:`list_leases`.
     """
     rows = _SQL["claim_ready"].run(
-        conn, {"queue": queue, "limit": limit, "worker": worker}
+        conn, {"queue": queue, "limit": limit, "worker": worker, "by_age": by_age}
     )
     return [_lease(row) for row in rows]
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,8 @@ BATCH = 200
 SHORTEST_REST: Millis = 5
 LONGEST_REST: Millis = 1_000
 LOOK_EVERY: Millis = MINUTE
+TO_ONE_BY_AGE = 19
+"""So many runs are taken by priority to one that is taken by age."""
 UNREADABLE = object()
 
 type Own = dict[uuid.UUID, Target]
@@ -167,7 +170,6 @@ class Claimer:
         """``alone`` makes it claim what was set aside; it is called when that is all
         done."""
         self._alone = alone
-        self._claim_from = store.claim_ready if alone is None else store.claim_set_aside
         self._line = line
         self._worker = worker
         self._queues = queues
@@ -183,6 +185,8 @@ class Claimer:
         self._doubt = False
         self._looked = monotonic()
         self._rest = SHORTEST_REST
+        self._by_priority: defaultdict[str, int] = defaultdict(int)
+        """How many runs of a queue were taken for which none was by age yet."""
         self._pauses = Pauses()
 
     def stop(self) -> None:
@@ -233,9 +237,7 @@ class Claimer:
 
     async def _claim(self, queue: str, limit: int) -> list[Lease]:
         def claim(conn: Connection) -> _Claimed:
-            leases = self._claim_from(
-                conn, queue=queue, limit=limit, worker=self._worker
-            )
+            leases = self._take(conn, queue, limit)
             if leases:
                 self._gates.look(conn, leases)
             own = load_own(conn, leases)
@@ -268,6 +270,22 @@ class Claimer:
             queue=queue,
         )
         return found.leases
+
+    def _take(self, conn: Connection, queue: str, limit: int) -> list[Lease]:
+        """Claim, once in a while by age, so that no priority starves."""
+        if self._alone is not None:
+            return store.claim_set_aside(
+                conn, queue=queue, limit=limit, worker=self._worker
+            )
+        by_age = self._by_priority[queue] >= limit * TO_ONE_BY_AGE
+        leases = store.claim_ready(
+            conn, queue=queue, limit=limit, worker=self._worker, by_age=by_age
+        )
+        if by_age:
+            self._by_priority[queue] -= limit * TO_ONE_BY_AGE
+        elif len(leases) == limit:  # Else nothing was left to starve.
+            self._by_priority[queue] += limit
+        return leases
 
     def _resumable(
         self, leases: Sequence[Lease], targets: Sequence[Target], own: Own

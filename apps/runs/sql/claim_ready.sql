@@ -1,4 +1,5 @@
 -- Claim the first runs of a queue, lowest (priority, tag) over all slices.
+-- By age it passes over the priorities before that of the run that has waited longest.
 -- writes: ready lease
 -- moves: ready -> running
 -- index: chrono_ready_order on every slice
@@ -9,6 +10,17 @@
 WITH chosen AS MATERIALIZED (
     SELECT r.tableoid AS slice, r.ctid AS tid FROM chrono_ready r
     WHERE r.queue = %(queue)s::text
+        AND r.priority >= (
+            SELECT CASE WHEN %(by_age)s::boolean THEN coalesce((
+                SELECT (min(ARRAY[first.tag, p.priority]))[2]
+                FROM generate_series(0, 4) AS p (priority)
+                CROSS JOIN LATERAL (
+                    SELECT y.tag FROM chrono_ready y
+                    WHERE y.queue = %(queue)s::text AND y.priority = p.priority
+                    ORDER BY y.tag LIMIT 1
+                ) AS first
+            ), 0) ELSE 0 END
+        )
         AND NOT EXISTS (
             SELECT FROM chrono_withdrawn w
             WHERE w.run_id = r.run_id AND w.part = r.part
