@@ -8,6 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
 from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
@@ -24,17 +25,20 @@ from apps.tenants import audit, keys
 from apps.tenants.actor import ActorKind, Scope
 from apps.tenants.directory import (
     LEAST_WEIGHT,
+    MOST_RUNS,
     MOST_WEIGHT,
+    change_share,
     change_timezone,
-    change_weight,
     create_tenant,
 )
 from apps.tenants.event import Event
 from apps.tenants.models import DEFAULT_TENANT, ApiKey, AuditEvent, Tenant
+from chrono.rules.fairness import Share
 from chrono.rules.instants import Millis, from_millis, to_millis
 
 KEY = "chrono_tenants_apikey"
 KINDS = [one.value for one in ActorKind]
+SHARE = ("weight", "max_running", "max_starts")
 OBJECTS = ["job", "run", "target", "queue", "key", "tenant", "user"]
 PAGES = {
     "job": "chrono_jobs_job_change",
@@ -61,19 +65,30 @@ class ChangeForm(ReasonForm):
         "are.",
     )
     weight = forms.FloatField(
-        required=False,
         min_value=LEAST_WEIGHT,
         max_value=MOST_WEIGHT,
         help_text="Its share of the workers beside other tenants who want them, too: "
         "one of weight 3 gets three runs where one of weight 1 gets one.",
     )
-    field_order = ("timezone", "weight", "reason")
+    max_running = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_RUNS,
+        help_text="How many of its runs may be under way at once; empty for any.",
+    )
+    max_starts = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_RUNS,
+        help_text="How many of its runs may begin in any second; empty for any.",
+    )
+    field_order = ("timezone", "weight", "max_running", "max_starts", "reason")
 
 
 class TenantAdmin(KeysetAdmin):
     """Who owns jobs, keys and runs."""
 
-    list_display = ("named", "number", "timezone", "weight", "created")
+    list_display = ("named", "number", "timezone", "weight", "quotas", "created")
     list_display_links = None
     addable = True
     newest_first = False
@@ -87,6 +102,11 @@ class TenantAdmin(KeysetAdmin):
     def number(self, tenant: Any) -> int:
         """Return its number."""
         return int(tenant.pk)
+
+    @admin.display(description="Quotas")
+    def quotas(self, tenant: Any) -> str:
+        """Return its quotas in words."""
+        return _quotas(tenant)
 
     @admin.display(description="Created")
     def created(self, tenant: Any) -> SafeString | str:
@@ -130,32 +150,33 @@ class TenantAdmin(KeysetAdmin):
             raise Http404
 
         def act(given: Mapping[str, Any]) -> tuple[str, str]:
-            changed = change_timezone(
-                tenant.pk,
-                given["timezone"],
-                actor=actor_of(request),
-                reason=given["reason"],
-            )
-            weighed = given["weight"] is not None and change_weight(
-                tenant.pk,
-                given["weight"],
-                actor=actor_of(request),
-                reason=given["reason"],
-            )
-            verb = "is now" if changed else "was already"
-            said = f"The time zone {verb} {given['timezone']}"
-            also = f", the weight is now {given['weight']:g}" if weighed else ""
-            return f"{said}{also}.", listed
+            by = {"actor": actor_of(request), "reason": given["reason"]}
+            share = Share(**{name: given[name] for name in SHARE})
+            with transaction.atomic():
+                moved = change_timezone(tenant.pk, given["timezone"], **by)
+                shared = change_share(tenant.pk, share, **by)
+            said = [f"The time zone is now {given['timezone']}."] if moved else []
+            if shared:
+                said.append(f"The weight is now {share.weight:g}, {_quotas(share)}.")
+            return " ".join(said) or "Nothing was changed.", listed
 
         question = Question(
             title=f"Tenant {tenant.name}",
             text="A tenant is never renamed and never deleted.",
             button="Save",
             form=ChangeForm,
-            initial={"timezone": tenant.timezone, "weight": tenant.weight},
+            initial={name: getattr(tenant, name) for name in ("timezone", *SHARE)},
         )
         way = crumbs(self, (tenant.name, ""))
         return ask(request, self, question, way=way, act=act, back=listed)
+
+
+def _quotas(share: Share | Tenant) -> str:
+    running, starts = share.max_running, share.max_starts
+    limits = [] if running is None else [f"{running:,} runs at once"]
+    if starts is not None:
+        limits.append(f"{starts:,} starts a second")
+    return "at most " + " and ".join(limits) if limits else "no quotas"
 
 
 class KeyForm(ReasonForm):

@@ -6,10 +6,11 @@ partition. Losing an entry loses nothing: the second look finds what is missing.
 
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from apps.scheduler.store import Cursor, Term, cursor_at
+from chrono.rules.fairness import Share
 from chrono.rules.instants import Millis
 from chrono.rules.overlap import Check
 from chrono.rules.policy import OverlapPolicy, Policy
@@ -92,6 +93,8 @@ class Cache:
 
     def __init__(self, now: Millis) -> None:
         self.held: dict[int, Held] = {}
+        self.shares: Mapping[int, Share] = {}
+        """Those of the tenants whose share is not the usual one."""
         self._wheel: Wheel[Entry] = Wheel(now)
         self._set_aside: deque[Entry] = deque()
 

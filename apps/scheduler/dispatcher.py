@@ -19,13 +19,13 @@ from apps.scheduler.lane import Lane
 from apps.scheduler.load import Loader
 from apps.scheduler.missed import Misser
 from apps.scheduler.store import Term
-from apps.tenants.store import list_weights
+from apps.tenants.store import list_shares
 from chrono.rules.instants import Millis
 
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
-WEIGHTS_EVERY: Millis = 30_000
+SHARES_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
 """How many catch-up runs a second are let in, by all leaders together."""
@@ -68,7 +68,7 @@ class Dispatcher:
         self._slice = 0
         self._horizon: Millis = 0
         self._next_look: Millis = 0
-        self._next_weights: Millis = 0
+        self._next_shares: Millis = 0
 
     def adopt(self, terms: Iterable[Term]) -> None:
         """Lead these partitions from now on; what is due comes with the next step."""
@@ -190,14 +190,18 @@ class Dispatcher:
         self._next_look = now + LOOK_EVERY
 
     def _weigh(self, now: Millis) -> None:
-        """Have the tags of what fires go by what is next in the queues."""
+        """Follow what is next in the queues, and what each tenant may have.
+
+        The first time before anything is loaded, so no quota is ever unknown.
+        """
         try:
             self._tags.follow(store.list_heads(self._conn))
         except BUSY:
             log.debug("a slice is being emptied: the tags go by what was next before")
-        if now >= self._next_weights:
-            self._tags.weigh(list_weights(self._conn))
-            self._next_weights = now + WEIGHTS_EVERY
+        if now >= self._next_shares:
+            self.cache.shares = shares = list_shares(self._conn)
+            self._tags.weigh({tenant: one.weight for tenant, one in shares.items()})
+            self._next_shares = now + SHARES_EVERY
 
     def _wait(self) -> Millis:
         now = self._clock.now()

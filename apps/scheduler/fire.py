@@ -26,6 +26,7 @@ from apps.scheduler.places import Places
 from apps.scheduler.store import Term
 from chrono.rules.buckets import bucket_name
 from chrono.rules.catchup import is_past_deadline, missed_until
+from chrono.rules.fairness import Share
 from chrono.rules.gates import Gate, limits_of, written
 from chrono.rules.instants import Millis
 from chrono.rules.keys import run_id
@@ -212,10 +213,11 @@ class Gun:
         moment: Moment,
     ) -> dict[str, Any]:
         """Return the parameters of ``fire_if_held``: guards and parallel arrays."""
+        shares = self._cache.shares
         gated = [
             (n, *gate)
             for n, (e, d) in enumerate(zip(entries, decisions, strict=True))
-            if d.skip is None and (gate := gate_of(e, d)) is not None
+            if d.skip is None and (gate := gate_of(e, d, shares)) is not None
         ]
         priorities = [
             Priority.BULK if d.gate is Reason.CATCH_UP else e.definition.priority
@@ -270,6 +272,7 @@ class Gun:
         moment: Moment,
         fired: Fired,
     ) -> None:
+        shares = self._cache.shares
         for n, (entry, decision) in enumerate(zip(entries, decisions, strict=True)):
             if entry.part not in firing.held:
                 self._cache.put_back(entry, at=entry.due)
@@ -280,7 +283,7 @@ class Gun:
                 self._not_found(entry, moment)
                 continue
             self._cache.forget(entry)
-            if verdict == 0 and gate_of(entry, decision) is not None:
+            if verdict == 0 and gate_of(entry, decision, shares) is not None:
                 fired.waiting = True
             elif verdict == 0:
                 fired.readied += 1
@@ -321,18 +324,21 @@ class Gun:
         self._cache.put(entry)
 
 
-def gate_of(entry: Entry, decision: Decision) -> tuple[str, int, str] | None:
+def gate_of(
+    entry: Entry, decision: Decision, shares: Mapping[int, Share]
+) -> tuple[str, int, str] | None:
     """Return the key and the reason of the gate behind which a run waits.
 
     And those behind that, as one text. Who lets in by the gate of one job adds those of
-    its limits.
+    its limits. ``shares`` are those of the tenants whose share is not the usual one.
     """
     if decision.gate is not None:
         return decision.gate.label, int(decision.gate), ""
     gates: tuple[Gate, ...] = () if decision.held is None else (decision.held,)
-    if entry.definition.limited:
+    share = shares.get(entry.tenant)
+    if entry.definition.limited or share is not None:
         policy = entry.definition.policy
-        gates += limits_of(policy, tenant=entry.tenant, job=entry.job_id)
+        gates += limits_of(policy, tenant=entry.tenant, job=entry.job_id, share=share)
     if not gates:
         return None
     return gates[0].key, int(gates[0].reason), written(gates[1:])

@@ -225,7 +225,9 @@ class Lane:
                     job=job,
                     count=MOST_JOBS,
                     slot=False,
-                    gates=_limits(job, definitions.get((job.job_id, job.revision))),
+                    gates=self._limits(
+                        job, definitions.get((job.job_id, job.revision))
+                    ),
                 )
                 for job in jobs
             ]
@@ -260,7 +262,7 @@ class Lane:
                         count=free,
                         slot=slot,
                         max_delay=late,
-                        gates=_limits(job, definition),
+                        gates=self._limits(job, definition),
                     )
                 )
         return admissions, len(jobs)
@@ -326,9 +328,10 @@ class Lane:
             "now": moment.override,
         }
 
-
-def _limits(job: Waiting, definition: Definition | None) -> str:
-    if definition is None or not definition.limited:
-        return ""
-    gates = limits_of(definition.policy, tenant=job.tenant, job=job.job_id)
-    return written(gates)
+    def _limits(self, job: Waiting, definition: Definition | None) -> str:
+        share = self._cache.shares.get(job.tenant)
+        if definition is None or not (definition.limited or share):
+            return ""
+        return written(
+            limits_of(definition.policy, tenant=job.tenant, job=job.job_id, share=share)
+        )

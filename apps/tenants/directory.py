@@ -1,5 +1,8 @@
 """Which tenants there are."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
+
 from django.db import transaction
 
 from apps.runtime import store as runtime
@@ -13,10 +16,12 @@ from apps.tenants.keys import checked_name
 from apps.tenants.models import Tenant
 from chrono.rules.cron import check_zone
 from chrono.rules.errors import BadValue
+from chrono.rules.fairness import Share
 from chrono.rules.instants import from_millis
 
 LEAST_WEIGHT = 0.1
 MOST_WEIGHT = 10.0
+MOST_RUNS = 1_000_000
 
 
 def create_tenant(name: str, *, actor: Actor, reason: str = "") -> Tenant:
@@ -55,33 +60,13 @@ def change_timezone(
     """
     actor.require(Scope.ADMIN)
     check_zone(timezone)
-    with transaction.atomic():
-        rows = Tenant.objects.select_for_update(no_key=True).filter(pk=tenant)
-        found = rows.first() if actor.sees(tenant) else None
-        if found is None:
-            raise TenantNotFound
-        before = found.timezone
-        if timezone == before:
-            return False
-        found.timezone = timezone
-        found.save(update_fields=["timezone"])
-        event = Event(
-            tenant=tenant,
-            action="tenant.change",
-            object_kind="tenant",
-            object_id=str(tenant),
-            before={"timezone": before},
-            after={"timezone": timezone},
-            reason=reason,
-        )
-        audit.record(raw_connection(), actor=actor, events=[event])
-    return True
+    if not actor.sees(tenant):
+        raise TenantNotFound
+    return _change(tenant, {"timezone": timezone}, actor=actor, reason=reason)
 
 
-def change_weight(
-    tenant: int, weight: float, *, actor: Actor, reason: str = ""
-) -> bool:
-    """Set a tenant's share beside others; return whether it was another.
+def change_share(tenant: int, share: Share, *, actor: Actor, reason: str = "") -> bool:
+    """Set a tenant's share beside others, and its quotas; return whether they changed.
 
     Runs that come due half a minute later go by it. Raises Forbidden, TenantNotFound,
     BadValue.
@@ -89,27 +74,45 @@ def change_weight(
     actor.require(Scope.ADMIN)
     if actor.tenant is not None:
         raise Forbidden("Whoever belongs to a tenant does not set its share.")
-    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+    if not LEAST_WEIGHT <= share.weight <= MOST_WEIGHT:
         raise BadValue(
             f"A weight is between {LEAST_WEIGHT} and {MOST_WEIGHT}.", field="weight"
         )
+    for name in ("max_running", "max_starts"):
+        most = getattr(share, name)
+        if most is not None and not 1 <= most <= MOST_RUNS:
+            raise BadValue(
+                f"A quota is between 1 and {MOST_RUNS:,}, or none.", field=name
+            )
+    return _change(tenant, asdict(share), actor=actor, reason=reason)
+
+
+def _change(
+    tenant: int, values: Mapping[str, object], *, actor: Actor, reason: str
+) -> bool:
+    """Set fields of a tenant and write down what was changed; return whether any."""
     with transaction.atomic():
-        rows = Tenant.objects.select_for_update(no_key=True).filter(pk=tenant)
-        found = rows.first()
+        found = Tenant.objects.select_for_update(no_key=True).filter(pk=tenant).first()
         if found is None:
             raise TenantNotFound
-        before = found.weight
-        if weight == before:
+        before = {
+            name: was
+            for name, value in values.items()
+            if (was := getattr(found, name)) != value
+        }
+        if not before:
             return False
-        found.weight = weight
-        found.save(update_fields=["weight"])
+        after = {name: values[name] for name in before}
+        for name, value in after.items():
+            setattr(found, name, value)
+        found.save(update_fields=[*after])
         event = Event(
             tenant=tenant,
             action="tenant.change",
             object_kind="tenant",
             object_id=str(tenant),
-            before={"weight": before},
-            after={"weight": weight},
+            before=before,
+            after=after,
             reason=reason,
         )
         audit.record(raw_connection(), actor=actor, events=[event])

@@ -28,6 +28,14 @@ class Tenant(models.Model):
         db_default=1.0,
         help_text="The share of the workers beside other tenants who want them, too.",
     )
+    max_running = models.IntegerField(
+        null=True,
+        blank=True,
+        help_text="How many of its runs may be under way at once.",
+    )
+    max_starts = models.IntegerField(
+        null=True, blank=True, help_text="How many of its runs may begin in any second."
+    )
     created_at = models.DateTimeField()
 
     class Meta:
@@ -36,6 +44,10 @@ class Tenant(models.Model):
             models.CheckConstraint(
                 condition=models.Q(weight__gte=0.1, weight__lte=10),
                 name="chrono_tenant_weight",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(max_running__gte=1, max_starts__gte=1),
+                name="chrono_tenant_quotas",
             ),
         ]
 

@@ -9,11 +9,12 @@ from apps.runtime import sql
 from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
+from chrono.rules.fairness import Share
 from chrono.rules.instants import Millis
 
 _FIND_KEY = sql.load("tenants", "find_key")
 _FIND_TIMEZONE = sql.load("tenants", "find_timezone")
-_LIST_WEIGHTS = sql.load("tenants", "list_weights")
+_LIST_SHARES = sql.load("tenants", "list_shares")
 _TOUCH_KEY = sql.load("tenants", "touch_key")
 _INSERT_AUDIT_EVENTS = sql.load("tenants", "insert_audit_events")
 
@@ -32,9 +33,12 @@ class FoundKey:
     """Its last use is a minute old, and the session may write."""
 
 
-def list_weights(conn: Connection) -> dict[int, float]:
-    """Return the weights of the tenants that have not the usual one, which is 1."""
-    return dict(_LIST_WEIGHTS.run(conn))
+def list_shares(conn: Connection) -> dict[int, Share]:
+    """Return the shares of the tenants that have not the usual one."""
+    return {
+        tenant: Share(weight=weight, max_running=running, max_starts=starts)
+        for tenant, weight, running, starts in _LIST_SHARES.run(conn)
+    }
 
 
 def find_key(conn: Connection, *, ident: str, now: Millis | None) -> FoundKey | None:

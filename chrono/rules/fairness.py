@@ -9,8 +9,21 @@ left before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a tenant gets of the workers beside others, and at most."""
+
+    weight: float = 1.0
+    max_running: int | None = None
+    """How many of its runs may be under way at once; None for any number."""
+    max_starts: int | None = None
+    """How many of its runs may begin in any second; None for any number."""
 
 
 def tag(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from chrono.rules.instants import Millis
+from chrono.rules.fairness import Share
+from chrono.rules.instants import SECOND, Millis
 from chrono.rules.policy import Policy
 from chrono.rules.states import Reason
 
@@ -41,7 +42,7 @@ class Limit:
     drops: bool
     """Whether what is above it is skipped."""
     of: str
-    """The key, or the job."""
+    """The key, the job or the tenant."""
 
 
 _KINDS = {
@@ -53,21 +54,34 @@ _KINDS = {
         Reason.CONCURRENCY_LIMIT,
     )
 }
+TENANT = "tenant"
 LIMITS = frozenset({Reason.RATE_LIMIT, Reason.CONCURRENCY_LIMIT})
 """Gates that are never open: each run is let in by itself."""
 
 
-def limits_of(policy: Policy, *, tenant: int, job: UUID) -> tuple[Gate, ...]:
-    """Return the gates that each run of a job has to pass, in their order."""
+def limits_of(
+    policy: Policy, *, tenant: int, job: UUID, share: Share | None = None
+) -> tuple[Gate, ...]:
+    """Return the gates that each run of a job has to pass, in their order.
+
+    Those of its tenant's quotas come after its own of the same kind: who waits for the
+    many keeps nobody's place.
+    """
     gates = []
     key = policy.concurrency_key
     if policy.rate_limit is not None:
         rate, of = policy.rate_limit, f"job {job}" if key is None else f"key {key}"
         name = f"{rate.limit}/{rate.period}/{policy.on_limit}/{of}"
         gates.append(Gate(Reason.RATE_LIMIT, tenant, name))
+    if share is not None and share.max_starts is not None:
+        name = f"{share.max_starts}/{SECOND}/wait/{TENANT}"
+        gates.append(Gate(Reason.RATE_LIMIT, tenant, name))
     if key is not None:
         name = f"{policy.concurrency_limit or 1}/{key}"
         gates.append(Gate(Reason.CONCURRENCY_LIMIT, tenant, name))
+    if share is not None and share.max_running is not None:
+        # A key is never empty.
+        gates.append(Gate(Reason.CONCURRENCY_LIMIT, tenant, f"{share.max_running}/"))
     return tuple(gates)
 
 
@@ -77,7 +91,7 @@ def limit_of(gate: Gate) -> Limit:
         limit, period, on_limit, of = gate.name.split("/", 3)
         return Limit(int(limit), int(period), on_limit == "drop", of)
     limit, of = gate.name.split("/", 1)
-    return Limit(int(limit), 0, False, f"key {of}")
+    return Limit(int(limit), 0, False, f"key {of}" if of else TENANT)
 
 
 def written(gates: Sequence[Gate]) -> str:

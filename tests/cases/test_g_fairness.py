@@ -12,7 +12,8 @@ from apps.runs import store as runs
 from apps.runs import worker_store
 from apps.runs.store import Lease
 from apps.tenants.actor import Actor
-from apps.tenants.directory import change_weight, create_tenant
+from apps.tenants.directory import change_share, create_tenant
+from chrono.rules.fairness import Share
 from chrono.rules.instants import SECOND, Millis, format_instant
 from chrono.rules.keys import run_id
 from chrono.rules.partitions import partition_of
@@ -126,7 +127,7 @@ def test_g04_weights_of_three_to_one_share_three_to_one(leader: Leader) -> None:
     """Two tenants want ten times what there is; a lone one gets all of it."""
     heavy = create_tenant("Heavy", actor=ACTOR).pk
     light = create_tenant("Light", actor=ACTOR).pk
-    assert change_weight(heavy, 3.0, actor=ACTOR, reason="they pay for it")
+    assert change_share(heavy, Share(weight=3.0), actor=ACTOR, reason="they pay for it")
     leader.begin_anew()
     tenants = {heavy: 20, light: 20}
     for tenant, count in tenants.items():

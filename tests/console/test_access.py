@@ -103,25 +103,29 @@ def test_a_tenant_is_made_once(client, conn):
     assert audited(conn) == [("tenant.create", "ada", "new")]
 
 
-def test_a_tenant_s_weight_is_changed_with_a_reason(client, conn):
+def test_a_tenant_s_share_is_changed_with_a_reason(client, conn):
     address = reverse("admin:chrono_tenants_tenant_change", args=[1])
     assert fields_of(client.get(address).content.decode())["weight"] == "1.0"
-    sent = {"timezone": "UTC", "weight": "2.5", "reason": "they pay"}
+    sent = {"timezone": "UTC", "weight": "2.5", "max_running": "5", "reason": "pays"}
     listed = client.post(address, sent, follow=True).content.decode()
-    assert "the weight is now 2.5" in listed
-    assert conn.execute("SELECT weight FROM chrono_tenant").fetchall() == [(2.5,)]
-    assert client.post(address, {**sent, "weight": "11"}).status_code == 422
+    assert "The weight is now 2.5, at most 5 runs at once." in listed
+    assert conn.execute(
+        "SELECT weight, max_running, max_starts FROM chrono_tenant"
+    ).fetchall() == [(2.5, 5, None)]
+    assert fields_of(client.get(address).content.decode())["max_running"] == "5"
+    for wrong in ({"weight": "11"}, {"max_running": "0"}, {"max_starts": "1.5"}):
+        assert client.post(address, {**sent, **wrong}).status_code == 422
 
 
 def test_a_tenant_s_time_zone_is_changed_with_a_reason(client, conn):
     address = reverse("admin:chrono_tenants_tenant_change", args=[1])
     assert fields_of(client.get(address).content.decode())["timezone"] == "UTC"
-    sent = {"timezone": "Europe/Berlin", "reason": "we moved"}
+    sent = {"timezone": "Europe/Berlin", "weight": "1", "reason": "we moved"}
     listed = client.post(address, sent, follow=True).content.decode()
     assert "is now Europe/Berlin" in listed
     assert address in listed
     again = client.post(address, sent, follow=True).content.decode()
-    assert "was already Europe/Berlin" in again
+    assert "Nothing was changed." in again
     assert conn.execute(
         "SELECT actor, reason, before, after FROM chrono_audit_event "
         "WHERE action = 'tenant.change'"
@@ -129,7 +133,7 @@ def test_a_tenant_s_time_zone_is_changed_with_a_reason(client, conn):
         ("ada", "we moved", {"timezone": "UTC"}, {"timezone": "Europe/Berlin"})
     ]
     for zone in ("", "Mars/Base", "../UTC", "europe/berlin ", "CEST", "a\x00b"):
-        answer = client.post(address, {"timezone": zone})
+        answer = client.post(address, {**sent, "timezone": zone})
         assert answer.status_code == 422, zone
         assert list(answer.context_data["fieldsets"].form.errors) == ["timezone"], zone
     assert conn.execute("SELECT timezone FROM chrono_tenant").fetchall() == [

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chrono.rules.fairness import Share
 from chrono.rules.gates import Gate, Limit, limit_of, limits_of, parse_gate, written
 from chrono.rules.policy import Policy, RateLimit
 from chrono.rules.states import Reason
@@ -47,6 +48,23 @@ def test_a_rate_is_read_back_and_comes_before_the_key(key, limit, period, on_lim
     assert [gate.reason for gate in found] == [Reason.RATE_LIMIT] + [
         Reason.CONCURRENCY_LIMIT
     ] * (key is not None)
+    assert [parse_gate(one) for one in written(found).split("\n")] == list(found)
+
+
+@given(st.none() | st.integers(1, 1_000), st.none() | st.integers(1, 1_000))
+def test_quotas_of_the_tenant_come_after_the_jobs_own_limits(running, starts):
+    share = Share(max_running=running, max_starts=starts)
+    policy = Policy(concurrency_key="provider", rate_limit=RateLimit(5, 60_000))
+    found = limits_of(policy, tenant=3, job=JOB, share=share)
+    own = limits_of(policy, tenant=3, job=JOB)
+    wanted = [Limit(5, 60_000, False, "key provider")]
+    if starts is not None:
+        wanted.append(Limit(starts, 1_000, False, "tenant"))
+    wanted.append(Limit(1, 0, False, "key provider"))
+    if running is not None:
+        wanted.append(Limit(running, 0, False, "tenant"))
+    assert [limit_of(gate) for gate in found] == wanted
+    assert set(own) <= set(found)
     assert [parse_gate(one) for one in written(found).split("\n")] == list(found)
 
 

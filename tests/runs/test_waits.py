@@ -117,6 +117,11 @@ def test_a_paused_queue_is_named_with_who_paused_it(conn, held):
             "It waits for its turn: of the key provider one run may be under way.",
         ),
         (
+            "concurrency_limit/1/500/",
+            33,
+            "It waits for its turn: of the tenant 500 runs may be under way.",
+        ),
+        (
             "rate_limit/1/10/60000/wait/key pay",
             32,
             "It waits for its turn: of the key pay 10 runs may begin in any minute.",

@@ -5,15 +5,16 @@ import pytest
 from apps.runtime.django_session import raw_connection
 from apps.tenants import keys
 from apps.tenants.directory import (
+    change_share,
     change_timezone,
-    change_weight,
     create_tenant,
     find_tenant,
     find_timezone,
 )
 from apps.tenants.errors import BadName, Forbidden, TenantNameTaken, TenantNotFound
-from apps.tenants.store import list_weights
+from apps.tenants.store import list_shares
 from chrono.rules.errors import BadValue, UnknownTimezone
+from chrono.rules.fairness import Share
 from tests.tenants.conftest import ACTOR
 
 
@@ -86,26 +87,38 @@ def test_there_is_no_tenant_but_those_made(database):
         find_tenant("acme")
 
 
-def test_a_weight_is_changed_and_written_down_once(keyring):
+def test_a_share_is_changed_and_written_down_once(keyring):
     conn = raw_connection()
-    assert list_weights(conn) == {}
-    assert change_weight(1, 2.5, actor=ACTOR, reason="they pay for it")
-    assert not change_weight(1, 2.5, actor=ACTOR)
-    assert list_weights(conn) == {1: 2.5}
+    assert list_shares(conn) == {}
+    share = Share(weight=2.5, max_running=7)
+    assert change_share(1, share, actor=ACTOR, reason="they pay for it")
+    assert not change_share(1, share, actor=ACTOR)
+    assert list_shares(conn) == {1: share}
     [event] = keyring.events()
     assert event[-1] == "they pay for it"
+    assert change_share(1, Share(max_starts=3), actor=ACTOR)
+    assert list_shares(conn) == {1: Share(max_starts=3)}
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.09, 10.1, -1.0, float("nan")])
-def test_a_weight_has_bounds(keyring, weight):
-    with pytest.raises(BadValue):
-        change_weight(1, weight, actor=ACTOR)
-    assert list_weights(raw_connection()) == {}
+@pytest.mark.parametrize(
+    "share",
+    [
+        *({"weight": weight} for weight in (0.0, 0.09, 10.1, -1.0, float("nan"))),
+        {"max_running": 0},
+        {"max_starts": -1},
+        {"max_running": 1_000_001},
+    ],
+)
+def test_a_share_has_bounds(keyring, share):
+    with pytest.raises(BadValue) as refused:
+        change_share(1, Share(**share), actor=ACTOR)
+    assert [refused.value.field] == [*share]
+    assert list_shares(raw_connection()) == {}
 
 
-def test_no_tenant_sets_its_own_weight(keyring):
+def test_no_tenant_sets_its_own_share(keyring):
     admin = keys.verify(keyring.issue(scopes=["admin"]).text).actor()
     with pytest.raises(Forbidden):
-        change_weight(1, 5.0, actor=admin)
+        change_share(1, Share(weight=5.0), actor=admin)
     with pytest.raises(TenantNotFound):
-        change_weight(77, 5.0, actor=ACTOR)
+        change_share(77, Share(weight=5.0), actor=ACTOR)

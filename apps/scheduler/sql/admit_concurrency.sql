@@ -6,7 +6,8 @@
 --
 -- In the transaction that has the gate's lock, in a statement of its own: its snapshot is
 -- younger than what the one before has counted. A pass is over when its run is leased no
--- more, and lies in the history, in a timer or behind a gate; else it may be in ready.
+-- more, and lies in the history, in a timer or behind a gate, but for that of a limit to
+-- which it went on from here; else it may be in ready.
 --
 -- Settled runs are looked up by an array, never one by one: see fire_if_held.
 WITH moment AS MATERIALIZED (
@@ -24,7 +25,9 @@ WITH moment AS MATERIALIZED (
             SELECT FROM chrono_lease l WHERE l.run_id = m.run_id AND l.part = m.part)
         AND coalesce(
             CASE WHEN m.run_id IN (SELECT id FROM settled) THEN true END,
-            (SELECT true FROM chrono_blocked b
+            (SELECT b.reason <> 33 OR b.gate = %(gate)s::text
+                    OR %(gate)s::text = ANY(b.gates_left) IS TRUE
+                FROM chrono_blocked b
                 WHERE b.run_id = m.run_id AND b.part = m.part LIMIT 1),
             (SELECT true FROM chrono_timer t
                 WHERE t.part = m.part AND t.ref = m.run_id AND t.kind <> 1 LIMIT 1),
