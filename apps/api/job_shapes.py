@@ -301,6 +301,8 @@ SHOWN: dict[str, Schema] = {
     **COMMON,
     **{name: nullable(schema) for name, schema in SWITCHES.items()},
 }
+MOST_IN_BATCH = 1_000
+ACTIONS = ["created", "changed", "paused", "resumed", "unchanged"]
 SENT: dict[str, object] = {
     "key": "nightly-report",
     "name": "Report for the morning",
@@ -380,6 +382,8 @@ Job: Schema = ref("Job")
 JobPage: Schema = ref("JobPage")
 JobRequest: Schema = ref("JobRequest")
 JobByKeyRequest: Schema = ref("JobByKeyRequest")
+JobBatchRequest: Schema = ref("JobBatchRequest")
+JobBatch: Schema = ref("JobBatch")
 JobPatch: Schema = ref("JobPatch")
 DeletedJob: Schema = ref("DeletedJob")
 NextList: Schema = ref("NextList")
@@ -461,6 +465,50 @@ COMPONENTS: dict[str, Schema] = {
         "description": "The whole job; its key stands in the address.",
         "examples": [{k: v for k, v in SENT.items() if k != "key"}],
     },
+    "JobBatchRequest": {
+        **record(
+            {
+                "items": {
+                    "type": "array",
+                    "items": ANYTHING,
+                    "maxItems": MOST_IN_BATCH,
+                    "description": "Jobs as in `POST /jobs`, each with a key of its "
+                    "own. One that is wrong is refused by itself, so they are not "
+                    "checked here.",
+                },
+                "reason": WHY,
+            },
+            required=["items"],
+        ),
+        "examples": [{"items": [SENT]}],
+    },
+    "JobBatch": record(
+        {
+            "results": {
+                "type": "array",
+                "items": record(
+                    {
+                        "index": {**WHOLE, "description": "From 0."},
+                        "status": {
+                            "type": "integer",
+                            "description": "201 made, 200 changed or left, else as "
+                            "of the problem.",
+                        },
+                        "key": nullable(TEXT),
+                        "id": nullable(UUID),
+                        "actions": {
+                            "type": "array",
+                            "items": {"type": "string", "enum": ACTIONS},
+                        },
+                        "problem": {
+                            "oneOf": [shapes.Problem, {"type": "null"}],
+                            "description": "Its pointers begin at the item.",
+                        },
+                    }
+                ),
+            }
+        }
+    ),
     "JobPatch": {
         **record(
             {

@@ -8,6 +8,7 @@ from apps.api import (
     health,
     insights,
     job_actions,
+    job_batch,
     job_by_key,
     job_lists,
     jobs,
@@ -23,6 +24,7 @@ app_name = "api"
 
 resources = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
+    path("jobs/batch", job_batch.Batch.as_view(), name="job-batch"),
     path("jobs/by-key/<path:key>", job_by_key.JobByKey.as_view(), name="job-by-key"),
     path("jobs/<str:job_id>", jobs.Job.as_view(), name="job"),
     path("jobs/<str:job_id>/run", job_actions.RunNow.as_view(), name="run-now"),

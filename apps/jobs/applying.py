@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import batched
+from typing import TypedDict
 from uuid import UUID
 
 from apps.jobs import store
 from apps.jobs.commands import BATCH, COMMAND, create_jobs, edit_jobs, tenant_of
 from apps.jobs.definition import Definition
 from apps.jobs.editing import Edit, Outcome, check_run_at, compare, create, new_id
-from apps.jobs.errors import JobNotFound, KeyTaken, VersionConflict
+from apps.jobs.errors import JobNotFound, JobsBusy, KeyTaken, VersionConflict
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor, Scope
 from apps.tenants.directory import find_timezone
-from chrono.rules.errors import BadValue
+from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis
 
 TRIES = 3
@@ -51,7 +52,7 @@ def apply(
     planned = [
         outcome
         for batch in batched(wanted, BATCH)
-        for outcome in _look(batch, tenant, now)
+        for outcome in _planned(batch, tenant, now)
     ]
     if dry_run:
         return planned
@@ -66,6 +67,69 @@ def apply(
             now=now,
         )
     return outcomes
+
+
+def apply_each(
+    wanted: Sequence[Definition],
+    *,
+    tenant: int | None = None,
+    actor: Actor = COMMAND,
+    reason: str = "",
+    now: Millis | None = None,
+) -> list[Outcome | ChronoError]:
+    """Make the jobs with these keys what is wanted, each for itself.
+
+    Returns what became of each, in order, or why it was refused, which keeps no other
+    back; of JobsBusy it is not known whether it was done. Raises Forbidden and
+    TenantNotFound.
+    """
+    actor.require(Scope.WRITE)
+    tenant = tenant_of(actor, tenant)
+    found: list[Outcome | ChronoError] = []
+    seen: set[str] = set()
+    for batch in batched(wanted, BATCH):
+        by: _By = {"tenant": tenant, "actor": actor, "reason": reason, "now": now}
+        looked = _look(batch, tenant, now)
+        for n, entry in enumerate(batch):
+            if entry.key in seen:
+                looked[n] = BadValue("The key is there twice.", field="key")
+            seen.add(entry.key)
+        found += _apply_well(batch, looked, by)
+    return found
+
+
+class _By(TypedDict):
+    tenant: int
+    actor: Actor
+    reason: str
+    now: Millis | None
+
+
+def _apply_well(
+    wanted: Sequence[Definition], looked: Sequence[Outcome | BadValue], by: _By
+) -> list[Outcome | ChronoError]:
+    """Carry out what is not refused yet: all together, or else one by one."""
+    well = [
+        (entry, one)
+        for entry, one in zip(wanted, looked, strict=True)
+        if isinstance(one, Outcome)
+    ]
+    done: list[Outcome | ChronoError]
+    try:
+        done = [*_apply([entry for entry, _ in well], [one for _, one in well], **by)]
+    except JobsBusy as error:
+        done = [error] * len(well)
+    except ChronoError:
+        done = [_put(entry, by) for entry, _ in well]
+    rest = iter(done)
+    return [next(rest) if isinstance(one, Outcome) else one for one in looked]
+
+
+def _put(definition: Definition, by: _By) -> Outcome | ChronoError:
+    try:
+        return put_job(definition, **by)
+    except ChronoError as error:
+        return error
 
 
 def put_job(
@@ -139,7 +203,7 @@ def _apply(
         except KeyTaken:
             if not tries_left:
                 raise
-            planned = _look(wanted, tenant, now)
+            planned = _planned(wanted, tenant, now)
             continue
         done = {outcome.key: outcome for outcome in created}
         edited = edit_jobs(edits, actor=actor, reason=reason, now=now)
@@ -148,15 +212,29 @@ def _apply(
     raise AssertionError("the last try returns or raises")
 
 
-def _look(wanted: Sequence[Wanted], tenant: int, now: Millis | None) -> list[Outcome]:
-    """Return what applying would do, from one look without locks."""
+def _planned(
+    wanted: Sequence[Wanted], tenant: int, now: Millis | None
+) -> list[Outcome]:
+    """Return what applying would do; raises the first refusal, its key in front."""
+    planned = []
+    for entry, one in zip(wanted, _look(wanted, tenant, now), strict=True):
+        if isinstance(one, BadValue):
+            raise type(one)(f"{entry.key}: {one.message}", field=one.field)
+        planned.append(one)
+    return planned
+
+
+def _look(
+    wanted: Sequence[Wanted], tenant: int, now: Millis | None
+) -> list[Outcome | BadValue]:
+    """Return what applying would do or why not, from one look without locks."""
     conn = raw_connection()
     ids = store.find_jobs(conn, tenant=tenant, keys=[entry.key for entry in wanted])
     found = store.load_jobs(conn, jobs=list(ids.values()))
     jobs = {job.key: job for job in found if job.deleted_at is None}
     timezone = find_timezone(conn, tenant=tenant)
     now = store.read_instant(conn).now if now is None else now
-    outcomes = []
+    outcomes: list[Outcome | BadValue] = []
     for entry in wanted:
         job = jobs.get(entry.key)
         try:
@@ -169,9 +247,8 @@ def _look(wanted: Sequence[Wanted], tenant: int, now: Millis | None) -> list[Out
             if isinstance(entry, Definition):
                 create(entry.in_zone(timezone), job_id=new_id(now), now=now)
         except BadValue as error:
-            raise type(error)(
-                f"{entry.key}: {error.message}", field=error.field
-            ) from None
+            outcomes.append(error)
+            continue
         action = "created" if isinstance(entry, Definition) else "unchanged"
         outcomes.append(
             Outcome(
