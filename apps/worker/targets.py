@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterable
 from apps.runs.store import Lease, Target
 from apps.worker.execution import Execution, Outcome, Prepared
 from chrono.rules.errors import BadValue
-from chrono.rules.retry import Failure, RetryPolicy, from_json
+from chrono.rules.retry import Failure, RetryPolicy, from_json, to_json
 
 log = logging.getLogger("chrono.worker")
 
-MOST = 10_000
+MOST = 50_000
+"""As many jobs as a worker may meet in a second: 0.7 KB each."""
 HEAVIEST = 64 * 1024 * 1024
 
 Key = tuple[uuid.UUID, int]
+
+_USUAL = RetryPolicy()
+_USUAL_WRITTEN = to_json(_USUAL)
 
 
 class Refused:
@@ -34,7 +38,7 @@ class Refused:
 
 GONE = Prepared(
     call=Refused("The definition of this run is gone."),
-    policy=RetryPolicy(),
+    policy=_USUAL,
     payload=None,
     weight=0,
 )
@@ -44,7 +48,7 @@ UNUSABLE = Prepared(
         "The target could not be made ready, by a fault of Chrono's own: see the "
         "worker's log."
     ),
-    policy=RetryPolicy(),
+    policy=_USUAL,
     payload=None,
     weight=0,
 )
@@ -127,7 +131,9 @@ class Targets:
 
 def policy_of(target: Target) -> RetryPolicy:
     """Return the retry policy; the default where the stored one makes no sense."""
+    if target.retry_policy == _USUAL_WRITTEN:  # Most have it, and reading costs 9 us.
+        return _USUAL
     try:
         return from_json(target.retry_policy)
     except BadValue:
-        return RetryPolicy()
+        return _USUAL
