@@ -66,7 +66,7 @@ failover: setup ## Kill, stop and depose leaders under load
 faults-scheduler: setup ## Strike schedulers, their servers, networks and clocks
 	@$(PY) -m tests.rigs.faults_scheduler --seeds $(or $(SEEDS),1) $(ARGS)
 
-faults-worker: setup ## Kill, stop, starve and crowd out workers
+faults-worker: setup ## Strike workers, their runs, targets and the server's disks
 	@$(PY) -m tests.rigs.faults_worker --seeds $(or $(SEEDS),1) $(ARGS)
 
 faults-effects: setup ## Count effects while their workers are killed

@@ -6,7 +6,15 @@ went by. The seed decides when faults strike and whom.
 
 import sys
 
-from tests.rigs.faults import running, workers
+from tests.rigs.faults import disks, hostile, poison, running, storm, workers
+
+FAULTS = [
+    *disks.FAULTS,
+    *hostile.FAULTS,
+    *poison.FAULTS,
+    *storm.FAULTS,
+    *workers.FAULTS,
+]
 
 if __name__ == "__main__":
-    sys.exit(running.run("faults-worker", workers.FAULTS, field_of=workers.WorkerField))
+    sys.exit(running.run("faults-worker", FAULTS, field_of=workers.WorkerField))

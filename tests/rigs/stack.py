@@ -38,7 +38,7 @@ PARTITIONS = 64
 COMMAND_S = 60.0
 DRAIN_S = 20.0
 POLITE_S = 8.0
-SHOWN_LINES = 40
+SHOWN_LINES, SHOWN_CHARACTERS = 40, 2_000
 MANAGE = ("manage.py",)
 NOTHING: Mapping[str, str] = MappingProxyType({})
 SERVER: dict[str, postgres.Setting] = {
@@ -307,7 +307,7 @@ class Stack:
             lines = process.said().splitlines()[-SHOWN_LINES:]
             print(f"--- the last lines of {process.name} (pid {process.pid})")
             for line in lines:
-                print(f"    {line}")
+                print(f"    {line[:SHOWN_CHARACTERS]}")
 
     def start(
         self,

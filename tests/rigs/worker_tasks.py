@@ -1,8 +1,10 @@
-"""Tasks for the faults of workers: they take their time, or end their process."""
+"""Tasks for the faults of workers: they take their time, or do harm."""
 
 import asyncio
+import ctypes
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,3 +27,34 @@ async def die(payload: Any, context: Context) -> None:
         file.write(f"{os.getpid()}\n")
     await asyncio.sleep(payload["seconds"])
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@chrono.task(name="rig.raise")
+async def fail(payload: Any) -> None:
+    """Fail with what neither JSON nor a terminal takes."""
+    raise ValueError("no\x00such \ud800 thing")
+
+
+@chrono.task(name="rig.leave")
+async def leave(payload: Any) -> None:
+    """Ask the whole process to end, from its loop."""
+    sys.exit(3)
+
+
+@chrono.task(name="rig.object")
+def give_object(payload: Any) -> object:
+    """Return what JSON cannot hold."""
+    return {"an object": object()}
+
+
+@chrono.task(name="rig.babble")
+def babble(payload: Any, context: Context) -> None:
+    """Log so many megabytes, a line each."""
+    for _ in range(payload["megabytes"]):
+        context.log("x" * 1_048_576)
+
+
+@chrono.task(name="rig.hold_gil")
+def hold_gil(payload: Any) -> None:
+    """Let no other thread of the process run for so many seconds."""
+    ctypes.PyDLL(None).sleep(payload["seconds"])

@@ -16,7 +16,7 @@ from tests.rigs import tables, takeovers
 from tests.rigs.faults.fault import Fault
 from tests.rigs.faults.field import Field, Load, as_load, everyday
 from tests.rigs.oracle import iso
-from tests.rigs.stack import MANAGE, Process, Stack, sleep_until, wait_for
+from tests.rigs.stack import Environment, Process, Stack, sleep_until, wait_for
 
 MODULES = {"CHRONO_TASK_MODULES": "tests.rigs.tasks,tests.rigs.worker_tasks"}
 SLOW, SLOW_AFTER_S, SLOW_S = 24, 4.0, 14.0
@@ -47,14 +47,17 @@ class WorkerField(Field):
         self.wait_workers()
         self.wait_up()
 
-    def hire(self, *, processes: int = 1) -> Process:
+    def hire(self, *, processes: int = 1, env: Environment = MODULES) -> Process:
         """Start a worker."""
         return self.stack.worker(
-            f"worker-{next(self._names)}",
-            by=MANAGE,
-            env=MODULES,
-            processes=processes,
+            f"worker-{next(self._names)}", processes=processes, env=env
         )
+
+    def equip(self, env: Environment) -> None:
+        """Have as many workers, in this environment, in place of all."""
+        old, self.workers = self.workers, [self.hire(env=env) for _ in self.workers]
+        self.stack.stop(*old)
+        self.wait_workers()
 
     def busiest(self) -> tuple[Process, uuid.UUID]:
         """Return the worker that holds most of the slow runs, and its id."""
