@@ -52,7 +52,7 @@ def test_d05_whoever_recovers_may_die_at_it_and_another_one_does(dsn, connect, s
         with blocker.transaction():
             blocker.execute("SELECT FROM chrono_lease FOR UPDATE")
             worker_store.mark_dead(hot, workers=[worker])
-            wait_for(lambda: conn.execute(WAITS).fetchone() == (1,))
+            wait_for(lambda: conn.execute(WAITS).fetchone() == (1,), timeout=20)
             os.kill(sweeps.pid, signal.SIGKILL)
             sweeps.wait(5)
             assert count(conn, "lease") == 3
@@ -86,6 +86,8 @@ def test_d12_of_who_ends_a_run_and_who_recovers_it_one_wins_in_10_000_races(
     finished, recovered = 0, 0
     lot = random.Random(12)
     with connect_hot(dsn, name="worker") as one, connect_hot(dsn, name="sweep") as two:
+        for session in (one, two):
+            session.execute("SET lock_timeout = '30s'")
         for _ in range(rounds):
             worker = a_worker(one)
             leases = claim(one, worker, runs=size)
