@@ -8,7 +8,7 @@ ARGS ?=
 .PHONY: help setup run test check fmt format lint types layers migrations \
 	collect openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
 	faults-effects faults-web bench \
-	bench-quick bench-api bench-herd bench-scale
+	bench-quick bench-api bench-herd bench-scale bench-execution
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,3 +89,6 @@ bench-herd: setup ## Measure herds, and live runs beside a catch-up (ARGS="--sma
 
 bench-scale: setup ## Measure with up to ten million timers pending (ARGS="--small")
 	@$(PY) -m benchmarks.scale $(ARGS)
+
+bench-execution: setup ## Measure what executes (ARGS="--small", "--only idle,claim")
+	@$(PY) -m benchmarks.execution $(ARGS)

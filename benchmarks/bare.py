@@ -8,6 +8,8 @@ import multiprocessing
 import re
 import time
 import uuid
+from collections.abc import Sequence
+from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Barrier, Event
 from typing import Any
 
@@ -18,7 +20,16 @@ from apps.runtime import sql
 from apps.runtime.arrays import bools, int8s, texts, uuids
 from apps.runtime.sessions import connect_hot, connect_leader
 from apps.scheduler import store
-from benchmarks.rig import Rig, make_room, now_ms, seed_intervals, statement_us
+from benchmarks.ready import fill_ready
+from benchmarks.rig import (
+    Rig,
+    cpu_of,
+    make_room,
+    now_ms,
+    seed_intervals,
+    statement_us,
+    tree_cpu,
+)
 from chrono.rules.buckets import bucket_name
 from chrono.rules.keys import run_id
 
@@ -28,6 +39,8 @@ BATCH = 500
 CLAIM = 200
 JOBS = 10_000
 ROUNDS = 6
+FASTEST = 60_000
+"""More runs than two processes can claim and settle a second."""
 HOUR = 3_600_000
 WARM = 20
 """How many batches pass before the fire alone is measured."""
@@ -60,6 +73,42 @@ def bare(bench: Rig, *, seconds: float, ledger: bool) -> dict[str, Any]:
         for process in processes:
             process.join(timeout=10)
     return {"n": settled, "runs_per_s": round(settled / took), "fired": counted[0]}
+
+
+def work_alone(bench: Rig, *, processes: int, seconds: float) -> dict[str, Any]:
+    """Runs that so many processes claim and settle a second; all of them were ready."""
+    with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
+        make_room(url, conn)
+        fill_ready(conn, round(FASTEST * seconds))
+        context = multiprocessing.get_context("fork")
+        go, end = context.Barrier(processes + 1), context.Event()
+        counted = context.Array("q", processes + 1)
+        workers = [
+            context.Process(target=_work, args=(url, go, end, counted, n + 1))
+            for n in range(processes)
+        ]
+        for worker in workers:
+            worker.start()
+        go.wait()
+        begin, before = time.monotonic(), _cpu(bench, workers)
+        time.sleep(seconds)
+        settled, cpu = sum(counted), _cpu(bench, workers) - before
+        took = time.monotonic() - begin
+        end.set()
+        for worker in workers:
+            worker.join(timeout=10)
+    return {
+        "n": settled,
+        "runs_per_s": round(settled / took),
+        "cpu_us_per_run": round(cpu / settled * 1e6, 1),
+    }
+
+
+def _cpu(bench: Rig, workers: Sequence[ForkProcess]) -> float:
+    """Return the CPU seconds that the server and these processes used so far."""
+    server = bench.server.pid
+    own = sum(cpu_of(worker.pid) for worker in workers if worker.pid)
+    return own + (tree_cpu(server) if server else 0.0)
 
 
 def fire_alone(bench: Rig) -> dict[str, Any]:

@@ -213,7 +213,7 @@ def _plan(conn: psycopg.Connection[Any], herd: Herd, at: Millis) -> Planned:
             overlap=OVERLAPS[group],
             label=group,
             jitter_window=window,
-            task="benchmarks.noted",
+            target={"kind": "task", "name": "benchmarks.noted"},
         )
         for group in herd.groups
     }

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -37,12 +37,12 @@ def throughput(
     with measured(bench) as stage:
         start = next_second(now_ms(stage.conn))
         seed_intervals(stage.conn, jobs, overlap=overlap, start=start)
-        _wait_for_runs(stage.conn, 1_000)
-        before = _count_runs(stage.conn)
+        wait_for_runs(stage.conn, 1_000)
+        before = count_runs(stage.conn)
         stage.meter.start()
         time.sleep(seconds)
         cost = stage.meter.stop()
-        runs = _count_runs(stage.conn) - before
+        runs = count_runs(stage.conn) - before
         [(skipped,)] = stage.conn.execute(
             "SELECT count(*) FROM chrono_occurrence WHERE outcome = 2"
         ).fetchall()
@@ -69,12 +69,23 @@ class Stage:
 
 
 @contextlib.contextmanager
-def measured(bench: Rig) -> Iterator[Stage]:
-    """Yield a stage; its processes end and its database goes in the end."""
+def measured(
+    bench: Rig,
+    *,
+    workers: int = 2,
+    concurrency: int = 400,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Stage]:
+    """Yield a stage; its processes end and its database goes in the end.
+
+    The options are those of :func:`benchmarks.rig.stack`.
+    """
     with (
         bench.database() as url,
         psycopg.connect(url, autocommit=True) as conn,
-        stack(url) as running,
+        stack(
+            url, workers=workers, concurrency=concurrency, settings=settings
+        ) as running,
     ):
         meter = Meter(conn, bench.server, running)
         yield Stage(conn=conn, running=running, meter=meter)
@@ -96,11 +107,11 @@ def start_lag(stage: Stage, *, rate: int, seconds: float) -> dict[str, Any]:
 
 def burst(stage: Stage, *, count: int, limit: float = 60.0) -> dict[str, Any]:
     """Everything due at one instant: seconds until all are ready, and executed."""
-    before = _count_runs(stage.conn)
+    before = count_runs(stage.conn)
     at = next_second(now_ms(stage.conn)) + count // 25
     seed_one_shots(stage.conn, count, at=at)
     deadline = time.monotonic() + limit
-    while _count_runs(stage.conn) < before + count and time.monotonic() < deadline:
+    while count_runs(stage.conn) < before + count and time.monotonic() < deadline:
         time.sleep(0.1)
     [(n, p50, p99)] = _lags(stage.conn, at, at + 1)
     due = datetime.fromtimestamp(at / 1000, UTC)
@@ -126,10 +137,10 @@ def idle(stage: Stage, *, seconds: float) -> dict[str, Any]:
     """
     time.sleep(1.0)
     stage.meter.start()
-    before = _statements(stage.conn)
+    before = statements(stage.conn)
     time.sleep(seconds)
     cost = stage.meter.stop()
-    done = _statements(stage.conn) - before
+    done = statements(stage.conn) - before
     return {
         "n": done,
         "statements_per_s": round(done / cost["seconds"], 2),
@@ -150,7 +161,8 @@ def end_jobs(conn: psycopg.Connection[Any]) -> None:
         )
 
 
-def _statements(conn: psycopg.Connection[Any]) -> int:
+def statements(conn: psycopg.Connection[Any]) -> int:
+    """Return how many statements were called in this database so far."""
     [(count,)] = conn.execute(
         "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE dbid = "
         "(SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -158,14 +170,18 @@ def _statements(conn: psycopg.Connection[Any]) -> int:
     return int(count)
 
 
-def _count_runs(conn: psycopg.Connection[Any]) -> int:
+def count_runs(conn: psycopg.Connection[Any]) -> int:
+    """Return how many runs are over."""
     [(count,)] = conn.execute("SELECT count(*) FROM chrono_run").fetchall()
     return int(count)
 
 
-def _wait_for_runs(conn: psycopg.Connection[Any], count: int) -> None:
-    deadline = time.monotonic() + 30
-    while _count_runs(conn) < count:
+def wait_for_runs(
+    conn: psycopg.Connection[Any], count: int, *, within: float = 30.0
+) -> None:
+    """Return once so many runs are over; SystemExit where that takes longer."""
+    deadline = time.monotonic() + within
+    while count_runs(conn) < count:
         if time.monotonic() > deadline:
             raise SystemExit("nothing runs: see the processes' messages above")
         time.sleep(0.1)

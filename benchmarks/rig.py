@@ -39,20 +39,23 @@ SETTINGS: Mapping[str, str | int] = {
     "shared_preload_libraries": "pg_stat_statements",
 }
 TEMPLATE = "bench_template"
+NOTHING: Mapping[str, Any] = {"kind": "task", "name": "benchmarks.nothing"}
+"""The target of jobs that are to do nothing."""
 SEED = (
     """
     INSERT INTO chrono_job (
         id, tenant, key, name, part, version, revision, epoch, activated_at, paused,
         pause_note, created_at, updated_at
-    ) SELECT id, 1, id::text, %(label)s, part, 1, 1, 0, now(), false, '', now(), now()
+    ) SELECT id, %(tenant)s, id::text, %(label)s, part, 1, 1, 0, now(), false, '',
+        now(), now()
     FROM unnest(%(jobs)s::uuid[], %(parts)s::smallint[]) AS x (id, part)
     """,
     """
     INSERT INTO chrono_job_revision (
         job_id, revision, schedule, jitter_window, overlap_policy, queue, priority,
         target, payload, retry_policy, policy, created_at
-    ) SELECT id, 1, schedule, %(window)s, %(overlap)s, 'default', 2, %(target)s, 'null',
-        '{}', %(policy)s, now()
+    ) SELECT id, 1, schedule, %(window)s, %(overlap)s, 'default', 2, %(target)s,
+        %(payload)s, '{}', %(policy)s, now()
     FROM unnest(%(jobs)s::uuid[], %(schedules)s::jsonb[]) AS x (id, schedule)
     """,
     """
@@ -157,7 +160,11 @@ class Stack:
 
     def client_cpu(self) -> float:
         """Return the CPU seconds that schedulers and workers used so far."""
-        return sum(_cpu(p.pid) for p in [*self.schedulers, *self.workers])
+        return sum(cpu_of(p.pid) for p in [*self.schedulers, *self.workers])
+
+    def worker_cpu(self) -> float:
+        """Return the CPU seconds that the workers used so far."""
+        return sum(cpu_of(p.pid) for p in self.workers)
 
     def backend_cpu(self, conn: psycopg.Connection[Any]) -> float:
         """Return the CPU seconds that the processes' sessions took of the server."""
@@ -220,7 +227,7 @@ def stack(
 def wait_until_led(url: str, running: Stack) -> None:
     """Return once the schedulers lead every partition and every worker beats."""
     pids = [str(process.pid) for process in running.schedulers]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * crowd()
     with psycopg.connect(url, autocommit=True) as conn:
         while time.monotonic() < deadline:
             [(led, beating)] = conn.execute(
@@ -300,7 +307,9 @@ def seed(
     label: str = "",
     jitter_window: Millis = 0,
     policy: Mapping[str, Any] | None = None,
-    task: str = "benchmarks.nothing",
+    tenant: int = 1,
+    target: Mapping[str, Any] = NOTHING,
+    payload: object = None,
 ) -> list[uuid.UUID]:
     """Write jobs with the timers of their next occurrences; return the jobs' ids.
 
@@ -321,7 +330,9 @@ def seed(
         "label": label,
         "window": jitter_window,
         "overlap": overlap,
-        "target": json.dumps({"kind": "task", "name": task}),
+        "tenant": tenant,
+        "target": json.dumps(target),
+        "payload": json.dumps(payload),
         "policy": json.dumps(policy or {}),
     }
     with conn.transaction():
@@ -360,13 +371,14 @@ class Meter:
         pid = self.server.pid
         return (
             int(lsn),
-            _tree_cpu(pid) if pid else 0.0,
+            tree_cpu(pid) if pid else 0.0,
             self.running.client_cpu(),
             time.monotonic(),
         )
 
 
-def _cpu(pid: int) -> float:
+def cpu_of(pid: int) -> float:
+    """Return the CPU seconds that a process used so far; 0 where it is gone."""
     with contextlib.suppress(psutil.Error):
         times = psutil.Process(pid).cpu_times()
         return float(times.user + times.system)
@@ -377,16 +389,16 @@ def _single_cpu(pid: int) -> float:
     """Return the CPU seconds of a process of one thread; on Linux to the nanosecond."""
     with contextlib.suppress(OSError):
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    return _cpu(pid)
+    return cpu_of(pid)
 
 
-def _tree_cpu(pid: int) -> float:
-    """Return the CPU seconds of a postmaster and its children, ended ones included."""
+def tree_cpu(pid: int) -> float:
+    """Return the CPU seconds of a process and its children, ended ones included."""
     with contextlib.suppress(psutil.Error):
         postmaster = psutil.Process(pid)
         times = postmaster.cpu_times()
         own = times.user + times.system + times.children_user + times.children_system
-        return float(own) + sum(_cpu(child.pid) for child in postmaster.children())
+        return float(own) + sum(cpu_of(child.pid) for child in postmaster.children())
     return 0.0
 
 

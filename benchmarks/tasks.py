@@ -1,5 +1,6 @@
-"""The work of a benchmark: none, or a line in a ledger outside the database."""
+"""The work of a benchmark: none, sleep, or a line in a ledger outside the database."""
 
+import asyncio
 import functools
 import os
 import uuid
@@ -16,6 +17,12 @@ ID_BYTES = 16
 @chrono.task(name="benchmarks.nothing")
 async def nothing(payload: object) -> None:
     """Return at once."""
+
+
+@chrono.task(name="benchmarks.asleep")
+async def asleep(payload: dict[str, float]) -> None:
+    """Take as many seconds as the payload says, and nothing else."""
+    await asyncio.sleep(payload["seconds"])
 
 
 @chrono.task(name="benchmarks.noted")
