@@ -305,13 +305,13 @@ class Claimer:
     async def _look_at_leases(self) -> None:
         """Hand back what the database says is ours and no seat knows.
 
-        A lease that was settled while the answer travelled is handed back in vain: its
-        token is gone.
+        Who has left its seat while the answer travelled is none of them.
         """
+        seated = {execution.lease.token for execution in self._seats}
         held = await self._line.call(
             lambda conn: store.list_leases(conn, worker=self._worker)
         )
-        lost = [lease for lease in held if lease.token not in self._seats]
+        lost = [lease for lease in held if lease.token not in seated]
         if lost:
             log.warning("handing back %d runs whose claim got no answer", len(lost))
             self._executor.return_unstarted(lost)

@@ -43,9 +43,6 @@ class Seats:
     def __len__(self) -> int:
         return len(self._taken)
 
-    def __contains__(self, token: uuid.UUID) -> bool:
-        return token in self._taken
-
     def __iter__(self) -> Iterator[Execution]:
         return iter(list(self._taken.values()))
 

@@ -8,9 +8,11 @@ import uuid
 
 import pytest
 
+from apps.runs import store
 from apps.runs.cancel import cancel
 from apps.runtime.clock import DatabaseClock
 from apps.worker import beats, life, process
+from apps.worker.seats import Seats
 from chrono.rules.states import Reason, RunState
 from tests.support.pg import wait_until_blocked
 from tests.support.seed import make_job, make_ready
@@ -289,6 +291,38 @@ def test_a_claim_whose_answer_was_lost_is_handed_back(dsn, connect):
         end_sessions(conn, "claim")
         assert [row[:2] for row in waiting(conn)] == [(run, 2)]
     assert count(conn, "lease") == 0
+
+
+def test_one_that_is_settled_during_the_look_at_the_leases_is_not_handed_back(
+    dsn, connect, handler, monkeypatch, caplog
+):
+    conn = connect()
+    left, looked = threading.Event(), threading.Event()
+    list_leases, answered = store.list_leases, Seats.answered
+
+    def settle_meanwhile(session, *, worker):
+        held = list_leases(session, worker=worker)
+        handler.let_go()
+        assert left.wait(5)
+        looked.set()
+        return held
+
+    def leave(self, batch, held):
+        over = answered(self, batch, held)
+        left.set()
+        return over
+
+    monkeypatch.setattr(store, "list_leases", settle_meanwhile)
+    monkeypatch.setattr(Seats, "answered", leave)
+    make_ready(conn, job_of(conn, "wait"))
+    with running(dsn, handler.tasks):
+        assert handler.begun.acquire(timeout=5)
+        end_sessions(conn, "claim")
+        assert looked.wait(10)
+        # What is claimed next comes after the look.
+        make_ready(conn, job_of(conn, "wait"))
+        settled(conn, 2)
+    assert "handing back" not in caplog.text
 
 
 def test_what_an_open_claim_brings_after_the_signal_is_handed_back(
