@@ -46,6 +46,11 @@ class Failures:
         self._reached: Millis | None = None
         self._judged: dict[UUID, frozenset[UUID]] = {}
 
+    def since(self, now: Millis) -> Millis:
+        """Return from when on the next step looks at deaths."""
+        begun = now - BEFORE if self._reached is None else self._reached
+        return min(begun, now - OVERLAP)
+
     def step(self, conn: Connection, *, actor: Actor, now: Millis) -> list[Outcome]:
         """Pause the jobs whose last runs died, as many as their policy bears.
 
@@ -78,8 +83,7 @@ class Failures:
         self, conn: Connection, now: Millis
     ) -> tuple[dict[UUID, Failing], Millis]:
         """Return the jobs of which runs died since the last look, and up to when."""
-        begun = now - BEFORE if self._reached is None else self._reached
-        since = min(begun, now - OVERLAP)
+        since = self.since(now)
         found: dict[UUID, Failing] = {}
         for _ in range(LOOKS):
             died = store.list_died(conn, since=since, limit=DEATHS)

@@ -86,6 +86,8 @@ class Watch:
 
         ``conn`` is an autocommit session; the step is one transaction.
         """
+        if not store.watch_anything(conn, before=now - LEAST):
+            return 0
         with conn.transaction():
             store.prefer_indexes(conn)
             return self._step(conn, actor, now)

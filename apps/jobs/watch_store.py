@@ -19,6 +19,7 @@ _SQL = {
         "list_ended",
         "load_last_errors",
         "prefer_indexes",
+        "watch_anything",
         "watch_ready",
         "watch_blocked",
         "watch_timers",
@@ -243,6 +244,15 @@ def load_last_errors(
 def prefer_indexes(conn: Connection) -> None:
     """Have the open transaction go by indexes, whatever statistics say."""
     _SQL["prefer_indexes"].run(conn)
+
+
+def watch_anything(conn: Connection, *, before: Millis) -> bool:
+    """Return whether there is anything to look at at all.
+
+    Occurrences that are not decided count where they were due before that instant.
+    """
+    [(anything,)] = _SQL["watch_anything"].run(conn, {"before": before})
+    return bool(anything)
 
 
 def watch_ready(

@@ -40,7 +40,6 @@ _SQL = {
         "begin_effects",
         "read_transaction",
         "claim_set_aside",
-        "has_set_aside",
         "cancel_if_timed",
         "cancel_timed_of_jobs",
         "cancel_if_blocked",
@@ -143,8 +142,6 @@ class Settlement:
     result: Any = None
     log: str | None = None
     """What the handler logged last."""
-    charged: "Settlement | None" = None
-    """What an interruption is instead, once the run was interrupted too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -566,12 +563,6 @@ def claim_set_aside(
         conn, {"queue": queue, "limit": limit, "worker": worker}
     )
     return [_lease(row) for row in rows]
-
-
-def has_set_aside(conn: Connection, *, queues: Sequence[str]) -> bool:
-    """Return whether a run of these queues was set aside and waits."""
-    [(there,)] = _SQL["has_set_aside"].run(conn, {"queues": list(queues)})
-    return bool(there)
 
 
 def cancel_if_timed(

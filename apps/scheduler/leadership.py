@@ -25,7 +25,7 @@ import psycopg
 from apps.runtime.process import Pulse, rest_after
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
-from apps.scheduler.store import Term
+from apps.scheduler.store import Members, Term
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.share import to_release, to_try
@@ -138,9 +138,7 @@ class Leadership(threading.Thread):
             store.join_members(self._conn, member=member)
         self._pulse.beat()
         self._pulse.armed = bool(self._held)
-        self._look_at_firing(self._conn)
-        self._set_aside(self._conn)
-        members = store.list_members(self._conn)
+        members = self._look_around(self._conn)
         mine = self._held.keys() | self._blocked.keys()
         excess = to_release(mine, members.count)
         if excess:
@@ -159,6 +157,22 @@ class Leadership(threading.Thread):
         if any(tries < ENDED_AT_TRY for tries in self._blocked.values()):
             return BLOCKED_S
         return ALONE_S if members.count == 1 else AMONG_OTHERS_S
+
+    def _look_around(self, conn: Connection) -> Members:
+        """Return who takes part; see to whoever is in the way of this process."""
+        try:
+            seen = store.look_around(conn, firing=self._firing, parts=[*self._held])
+        except BUSY:
+            # Somebody has the table of partitions: then the firing session waits too.
+            self._look_at_firing(conn)
+            return store.list_members(conn)
+        if seen.firing_waits:
+            self._look_at_firing(conn)
+        else:
+            self._waited_for = set()
+        if seen.any_held:
+            self._set_aside(conn)
+        return seen.members
 
     def _look_at_firing(self, conn: Connection) -> None:
         """Say for whom the firing session waits, once for each."""

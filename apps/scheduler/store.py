@@ -17,6 +17,7 @@ _SQL = {
     name: sql.load("scheduler", name)
     for name in (
         "list_members",
+        "look_around",
         "try_partitions",
         "release_partitions",
         "join_members",
@@ -25,6 +26,7 @@ _SQL = {
         "list_holders",
         "end_deposed",
         "list_blockers",
+        "look_for_work",
         "list_waits",
         "load_timers",
         "load_revisions",
@@ -81,6 +83,36 @@ class Members:
 
     count: int
     taken: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What a leader sees around it, in one look."""
+
+    members: Members
+    firing_waits: bool
+    """Whether its firing session waits for a lock."""
+    any_held: bool
+    """Whether somebody holds the row of one of its partitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What there is to do for upkeep, and where ready rows go."""
+
+    slice: int
+    blockers: bool
+    """Whether sessions of Chrono's wait for a lock."""
+    pauses: bool
+    """Whether pauses of jobs are over."""
+    given_back: bool
+    """Whether jobs were given runs back."""
+    deaths: bool
+    """Whether runs died since an instant."""
+    ready: bool
+    """Whether slices of ready hold rows, or what is left of them."""
+    to_clear: bool
+    """Whether there are withdrawn runs or slots, which may be over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +266,29 @@ def list_members(conn: Connection) -> Members:
     return Members(count=count, taken=frozenset(taken or ()))
 
 
+def look_around(conn: Connection, *, firing: int, parts: Sequence[int]) -> Around:
+    """Return who takes part and whether somebody is in the way, in one statement.
+
+    ``firing`` is the backend pid of this process's firing session, ``parts`` what it
+    leads. Raises ``LockNotAvailable`` or ``QueryCanceled`` where the table of
+    partitions itself is locked.
+    """
+    [(count, taken, waits, held)] = _SQL["look_around"].run(
+        conn,
+        {
+            "members": MEMBER_LOCKS,
+            "partitions": PARTITION_LOCKS,
+            "firing": firing,
+            "parts": sorted(parts),
+        },
+    )
+    return Around(
+        members=Members(count=count, taken=frozenset(taken or ())),
+        firing_waits=waits,
+        any_held=held,
+    )
+
+
 def try_partitions(conn: Connection, *, parts: Sequence[int]) -> list[int]:
     """Take the advisory locks of those of ``parts`` that are free; return them."""
     rows = _SQL["try_partitions"].run(
@@ -296,6 +351,22 @@ def list_waits(conn: Connection, *, pid: int) -> list[Holder]:
         Holder(pid=blocker, application=application, age=age)
         for blocker, application, age in _SQL["list_waits"].run(conn, {"pid": pid})
     ]
+
+
+def look_for_work(conn: Connection, *, after: Millis, since: Millis) -> Work:
+    """Return what there is for upkeep: who waits so long for a lock, who died since."""
+    [(current, blockers, pauses, given_back, deaths, ready, to_clear)] = _SQL[
+        "look_for_work"
+    ].run(conn, {"after": after, "since": since})
+    return Work(
+        slice=current,
+        blockers=blockers,
+        pauses=pauses,
+        given_back=given_back,
+        deaths=deaths,
+        ready=ready,
+        to_clear=to_clear,
+    )
 
 
 def list_blockers(conn: Connection, *, after: Millis) -> list[tuple[str, Holder]]:

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable
 from typing import override
 
+import psycopg
+
 from apps.jobs import watch
 from apps.jobs.commands import resume_due, take_back
 from apps.jobs.failures import Failures
@@ -21,9 +23,9 @@ from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.keeper import Keeper
+from apps.scheduler.store import Work
 from apps.tenants.actor import Actor
 from apps.timers import buckets
-from apps.timers.store import read_dispatch_state
 from chrono.rules.errors import ChronoError
 from chrono.rules.instants import DAY, Millis
 
@@ -68,15 +70,7 @@ class Upkeep(Keeper):
     def step(self) -> None:
         """Do what is due of the keeper's work."""
         conn, now = self.session(), self._clock.now()
-        self._name_blockers(conn)
-        state = read_dispatch_state(conn)
-        self._resume(conn)
-        self._take_back(conn)
-        self._pause(conn, now)
-        self._rotation.step(conn, current=state.slice, now=now)
-        if self._is_due("clear", CLEAR_EVERY, now):
-            withdrawals.clear(conn)
-            slots.clear(conn)
+        self._tend(conn, now)
         if self._is_due("watch", watch.EVERY, now):
             noticed = self._watch.step(conn, actor=ACTOR, now=now)
             if noticed:
@@ -85,6 +79,34 @@ class Upkeep(Keeper):
             self._make_room(conn, now)
         if self._is_due("drop", DROP_EVERY, now):
             self._drop(conn, now)
+
+    def _tend(self, conn: Connection, now: Millis) -> None:
+        """Do what a look finds to be done; an idle system costs that look alone."""
+        work = self._look(conn, now)
+        if work.blockers:
+            self._name_blockers(conn)
+        if work.pauses:
+            self._resume(conn)
+        if work.given_back:
+            self._take_back(conn)
+        if work.deaths:
+            self._pause(conn, now)
+        if work.ready:
+            self._rotation.step(conn, current=work.slice, now=now)
+        if work.to_clear and self._is_due("clear", CLEAR_EVERY, now):
+            withdrawals.clear(conn)
+            slots.clear(conn)
+
+    def _look(self, conn: Connection, now: Millis) -> Work:
+        """Return what there is to do."""
+        try:
+            return store.look_for_work(
+                conn, after=LOCKED_FOR, since=self._failures.since(now)
+            )
+        except psycopg.errors.LockNotAvailable:
+            # A whole table is locked: then others wait for whoever has it.
+            self._name_blockers(conn)
+            raise
 
     def _name_blockers(self, conn: Connection) -> None:
         """Say for whom our sessions wait; a lock that is forgotten stops the firing."""

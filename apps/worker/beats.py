@@ -16,12 +16,10 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
-from apps.runs import store as runs
 from apps.runs import worker_store
 from apps.runtime import sessions
 from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import Connection
-from apps.timers import store as timers
 from apps.worker import store
 from apps.worker.lines import sever
 from chrono.rules.errors import ChronoError
@@ -133,11 +131,10 @@ class Beat:
             cancelled = worker_store.beat_if_alive(conn, worker=self._worker)
             if cancelled is not None:
                 self.trusted_until = trusted_until(sent)
-                self.horizon = timers.read_dispatch_state(conn).horizon
+                news = worker_store.read_news(conn, queues=self._queues)
+                self.horizon = news.horizon
                 self._clock.probe_if_old(conn)
-                if self._hire is not None and runs.has_set_aside(
-                    conn, queues=self._queues
-                ):
+                if self._hire is not None and news.set_aside:
                     self._call(self._hire)
         except (psycopg.Error, ChronoError) as error:
             self._hang_up()

@@ -129,6 +129,21 @@ def wait(keeper, job, at, *, kind, attempt=1, due=None, version=0):
     return run
 
 
+def test_what_waits_anywhere_is_looked_at(keeper):
+    def anything():
+        return watch_store.watch_anything(keeper, before=NOON)
+
+    job = make()
+    wait(keeper, job, NOON, kind=1)
+    assert not anything()
+    block(keeper, job, NOON)
+    assert anything()
+    keeper.execute("TRUNCATE chrono_blocked")
+    assert not anything()
+    wait(keeper, job, NOON, kind=4)
+    assert anything()
+
+
 # Runs that do not begin
 
 

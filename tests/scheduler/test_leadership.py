@@ -261,7 +261,7 @@ def test_a_table_that_somebody_locks_costs_a_leader_none_of_its_terms(
     locker = connect()
     locker.execute("BEGIN")
     locker.execute("LOCK TABLE chrono_partition")
-    first.leadership._conn.execute("SET statement_timeout = '20ms'")
+    first.leadership._conn.execute("SET lock_timeout = '20ms'")
     first.leadership.retake([over])
     for _ in range(NAMED_AT_TRY):
         first.step()

@@ -3,11 +3,16 @@
 import queue
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import asdict
+from typing import Any
 
+import psycopg
 import pytest
 
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_upkeep
+from apps.runtime.sql import Statement
+from apps.scheduler import store
 from apps.scheduler.upkeep import Upkeep
 from apps.timers.store import read_dispatch_state
 from chrono.rules.instants import Millis, to_millis
@@ -208,6 +213,89 @@ def test_the_log_names_who_keeps_our_sessions_waiting(
     caplog.clear()
     upkeep._name_blockers(conn)
     assert not caplog.records
+
+
+def test_a_table_that_somebody_locks_does_not_keep_the_log_from_naming_them(
+    conn: Connection,
+    upkeep: Upkeep,
+    connect: Callable[..., Connection],
+    background: Callable[..., Future[object]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    upkeep.prepare()
+    monkeypatch.setattr("apps.scheduler.upkeep.LOCKED_FOR", 0)
+    holder, waiter = connect(), connect()
+    holder.execute("BEGIN; LOCK TABLE chrono_job")
+    waiter.execute("SET application_name = 'chrono fire'")
+    done = background(waiter.execute, "SELECT FROM chrono_job")
+    pg.wait_until_blocked(conn, waiter.info.backend_pid)
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        upkeep.step()
+    assert f"pid {holder.info.backend_pid} " in caplog.text
+    holder.execute("ROLLBACK")
+    done.result(timeout=5)
+
+
+MADE = {
+    "pauses": "UPDATE chrono_job SET paused = true, paused_until = now()",
+    "given_back": "INSERT INTO chrono_given_back SELECT part, id, id FROM chrono_job",
+    "deaths": "INSERT INTO chrono_dead_letter (run_id, part, tenant, job_id, revision, "
+    "queue, reason, attempt, errors) SELECT id, part, 1, id, 1, '', 1, 1, '[]' "
+    "FROM chrono_job",
+    "ready": "INSERT INTO chrono_ready (due_at, dispatched_at, run_id, job_id, tag, "
+    "fence, revision, tenant, part, priority, attempt, slice, queue) SELECT now(), "
+    "now(), id, id, 1, 1, 1, 1, part, 2, 1, 7, '' FROM chrono_job",
+    "withdrawn": "INSERT INTO chrono_withdrawn (run_id, part) SELECT id, part "
+    "FROM chrono_job",
+    "slots": "INSERT INTO chrono_slot SELECT part, id, id FROM chrono_job",
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_look_finds_what_there_is_to_do(
+    conn: Connection, clock: ManualClock, kind: str
+) -> None:
+    def look(since: Millis = clock.moment) -> dict[str, object]:
+        return asdict(store.look_for_work(conn, after=0, since=since))
+
+    make_job(conn, target={})
+    before = look()
+    assert not any(before.values())
+    conn.execute(MADE[kind])
+    field = kind if kind in before else "to_clear"
+    assert look() == before | {field: True}
+    assert look(clock.moment + HOUR) == before | {field: kind != "deaths"}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements that are sent from now on."""
+    names: list[str] = []
+    for way in ("run", "change"):
+        real = getattr(Statement, way)
+
+        def note(self: Statement, *rest: Any, real: Any = real, **more: Any) -> Any:
+            names.append(self.name)
+            return real(self, *rest, **more)
+
+        monkeypatch.setattr(Statement, way, note)
+    return names
+
+
+def test_a_step_with_nothing_to_do_is_one_statement(
+    upkeep: Upkeep, clock: ManualClock, asked: list[str]
+) -> None:
+    upkeep.prepare()
+    upkeep.step()
+    asked.clear()
+    clock.moment += 2_000
+    upkeep.step()
+    assert asked == ["look_for_work"]
+    asked.clear()
+    clock.moment += 3_000
+    upkeep.step()
+    assert asked == ["look_for_work", "watch_anything"]
 
 
 def test_jobs_are_watched_every_five_seconds_and_old_events_deleted(

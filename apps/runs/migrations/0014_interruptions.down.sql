@@ -1,2 +1,0 @@
-SET LOCAL lock_timeout = '2s';
-ALTER TABLE chrono_death DROP COLUMN interruptions;
