@@ -17,9 +17,7 @@ os.environ.pop("CHRONO_DIRECT_DATABASE_URL", None)
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 django.setup()
 
-from django.test import override_settings  # noqa: E402  (needs the settings above)
-
-from tests.support import pg  # noqa: E402
+from tests.support import pg  # noqa: E402  (needs the settings above)
 
 # The same examples each time: a red test stays red, and a slow machine is no failure.
 hypothesis.settings.register_profile("chrono", derandomize=True, deadline=None)
@@ -47,17 +45,14 @@ def databases() -> Iterator[pg.Databases]:
 
 
 @pytest.fixture
-def dsn(databases: pg.Databases, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def dsn(databases: pg.Databases) -> Iterator[str]:
     """The address of a fresh migrated database, for this test alone.
 
     Django's default connection, the settings and the environment of child processes
     point at it too.
     """
-    with databases.clone() as url:
-        monkeypatch.setenv("DATABASE_URL", url)
-        moved = override_settings(DATABASE_URL=url, CHRONO_DIRECT_DATABASE_URL=url)
-        with moved, pg.default_connection(url):
-            yield url
+    with databases.clone() as url, pg.in_use(url):
+        yield url
 
 
 @pytest.fixture

@@ -142,6 +142,8 @@ class Settlement:
     result: Any = None
     log: str | None = None
     """What the handler logged last."""
+    charged: "Settlement | None" = None
+    """What an interruption is instead, once the run was interrupted too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

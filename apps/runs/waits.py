@@ -47,24 +47,34 @@ def why_waiting(
             unnamed if row.reason is None else _GATES.get(Reason(row.reason), unnamed)
         )
     if row.due_at is not None and row.due_at > now:
-        return f"It is due at {format_instant(row.due_at)}.{_put_off(state, error)}"
+        why = _put_off(conn, row, error) if state is RunState.RETRYING else ""
+        return f"It is due at {format_instant(row.due_at)}.{why}"
     if state is RunState.READY and row.queue is not None:
         if not worker_store.is_queue_served(conn, queue=row.queue):
             return (
                 f"No worker asks for the queue {row.queue}. Start one that does: "
                 f"runworker --queues {row.queue}."
             )
-        return "It waits for a free worker."
+        return f"It waits for a free worker.{_unknown_task(conn, row)}"
     return "It is due, and waits for a scheduler to dispatch it."
 
 
-def _put_off(state: RunState, error: int | None) -> str:
-    if state is RunState.RETRYING and error == Reason.BUDGET_SPENT:
+def _put_off(conn: Connection, row: RunRow, error: int | None) -> str:
+    if error == Reason.BUDGET_SPENT:
         return (
             " The retry budget of its target was spent when it failed, so it waits "
             "for about the longest that its retries may."
         )
-    return ""
+    return _unknown_task(conn, row)
+
+
+def _unknown_task(conn: Connection, row: RunRow) -> str:
+    task = worker_store.find_unknown_task(
+        conn, job=row.job_id, revision=row.revision, queue=row.queue
+    )
+    if task is None:
+        return ""
+    return f" No worker that asks for its queue knows the task {task}."
 
 
 def _behind_gate(conn: Connection, row: RunRow) -> str:

@@ -26,10 +26,12 @@ _SQL = {
         "count_leases",
         "purge_workers",
         "is_queue_served",
+        "find_unknown_task",
         "list_orphans",
         "set_aside_if_leased",
         "note_deaths",
         "load_deaths",
+        "note_interruptions_if_leased",
         "purge_deaths",
     )
 }
@@ -93,11 +95,13 @@ def register_worker(
     queues: Sequence[str],
     held: bool = False,
     alone: bool = False,
+    tasks: Sequence[str] | None = None,
 ) -> None:
     """Write the row of a worker process that starts.
 
     ``held`` says that its sessions hold its identity from now on, ``alone`` that it
-    executes one run at a time, of those that were set aside.
+    executes one run at a time, of those that were set aside. ``tasks`` are the names of
+    those it knows.
     """
     _SQL["register_worker"].change(
         conn,
@@ -109,6 +113,7 @@ def register_worker(
             "queues": list(queues),
             "held": held,
             "alone": alone,
+            "tasks": None if tasks is None else list(tasks),
         },
     )
 
@@ -200,6 +205,20 @@ def is_queue_served(conn: Connection, *, queue: str) -> bool:
     return bool(served)
 
 
+def find_unknown_task(
+    conn: Connection, *, job: uuid.UUID, revision: int, queue: str | None
+) -> str | None:
+    """Return the name of a revision's task where no worker of the queue knows it.
+
+    ``queue`` None is the revision's own. None where a worker that beats knows it, where
+    nobody asks for the queue, and for what is no task.
+    """
+    rows = _SQL["find_unknown_task"].run(
+        conn, {"job": job, "revision": revision, "queue": queue, "ttl": LEASE_TTL}
+    )
+    return rows[0][0] if rows else None
+
+
 def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:
     """Return leases of dead or missing workers, to be settled by token."""
     return [_orphan(row) for row in _SQL["list_orphans"].run(conn, {"limit": limit})]
@@ -236,6 +255,21 @@ def load_deaths(
     """Return how often a process died under these (part, run), where one did."""
     rows = _SQL["load_deaths"].run(conn, _places(runs))
     return {run: int(deaths) for run, deaths in rows}
+
+
+def note_interruptions_if_leased(
+    conn: Connection, leases: Sequence[tuple[uuid.UUID, uuid.UUID]]
+) -> dict[uuid.UUID, int]:
+    """Count that runs, given as (run, token), are stopped with their worker.
+
+    Returns how often each was by now; those whose lease is lost are left out. The
+    others' leases are locked.
+    """
+    rows = _SQL["note_interruptions_if_leased"].run(
+        conn,
+        {"runs": [run for run, _ in leases], "tokens": [token for _, token in leases]},
+    )
+    return {run: int(times) for run, times in rows}
 
 
 def purge_deaths(conn: Connection, *, before: Millis, limit: int) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from apps.runs.store import Lease, Missed, Settlement
@@ -14,14 +14,26 @@ from apps.worker.tails import Tail
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
 from chrono.rules.keys import scheduled_for_of
-from chrono.rules.retry import Failure, RetryAt, RetryPolicy, charged, decide
+from chrono.rules.retry import (
+    FREE_INTERRUPTIONS,
+    Failure,
+    RetryAt,
+    RetryPolicy,
+    charged,
+    decide,
+)
 from chrono.rules.states import Reason, RunState
 from chrono.tasks import Context
 
 INTERRUPTED = "The worker stopped before the run had ended; what it did is unknown."
 AGAIN = 0
 """The state of a settlement that is none: the run goes back to wait."""
-_REASONS = {"timeout": Reason.TIMED_OUT, "process_crash": Reason.PROCESS_CRASH}
+STOPPED_OFTEN = "Its worker was stopped more than {} times while it ran."
+_REASONS = {
+    "timeout": Reason.TIMED_OUT,
+    "process_crash": Reason.PROCESS_CRASH,
+    "worker_lost": Reason.WORKER_LOST,
+}
 """Of attempts that failed in a way that has a word of its own."""
 
 
@@ -214,6 +226,10 @@ def settlement_of(
             )
         case HandBack(begun=True) if execution.prepared.once:
             return _unknown(execution, Reason.WORKER_LOST, INTERRUPTED)
+        case HandBack(begun=True):
+            often = Failure("worker_lost", STOPPED_OFTEN.format(FREE_INTERRUPTIONS))
+            spent = _failed(execution, often, now=now, draw=draw)
+            return replace(hand_back(run_id, token), charged=spent)
         case HandBack(wait=wait, reason=reason):
             due = now + wait if wait else 0
             return hand_back(run_id, token, due=due, reason=reason)

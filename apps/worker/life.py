@@ -191,6 +191,7 @@ class Life:
                 queues=self._config.queues,
                 held=True,
                 alone=self._config.alone,
+                tasks=self._registry.names(),
             )
             return timers.read_dispatch_state(conn).horizon
 

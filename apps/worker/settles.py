@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import psycopg
 
-from apps.runs import store
+from apps.runs.settle import settle
 from apps.runs.store import Settlement
 from apps.runs.targets import Told
 from apps.runtime.clock import Clock
@@ -118,7 +118,7 @@ class Settler:
 
     async def _send(self, batch: Sequence[Settlement]) -> set[uuid.UUID]:
         return await self._line.call(
-            lambda conn: store.settle_if_leased(conn, batch, horizon=self._horizon())
+            lambda conn: settle(conn, batch, horizon=self._horizon())
         )
 
     async def _write_singly(self, batch: Sequence[Settlement]) -> set[uuid.UUID]:

@@ -39,6 +39,8 @@ _ALWAYS = frozenset(
     {"throttled", "exception", "worker_lost", "process_crash", "no_handler"}
 )
 _MOST_ATTEMPTS = 1000
+FREE_INTERRUPTIONS = 10
+"""So often a run may be stopped with its worker before that spends attempts."""
 
 
 DEFAULT_BUDGET = BudgetPolicy()
@@ -97,6 +99,11 @@ type Verdict = RetryAt | Bury
 def charged(attempt: int, *, spared: int) -> int:
     """Return which attempt this is of those that count: some were nobody's fault."""
     return max(1, attempt - spared)
+
+
+def is_charged(interruptions: int) -> bool:
+    """Return whether the last of so many interruptions spends an attempt."""
+    return interruptions > FREE_INTERRUPTIONS
 
 
 def decide(

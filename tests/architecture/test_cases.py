@@ -1,4 +1,4 @@
-"""Every case of schedules, their life and their leaders has a test of its name.
+"""Every case of schedules, leaders and execution has a test of its name.
 
 A test is of the case whose id its name holds: `test_a01_…`. Ids have gaps.
 """
@@ -22,6 +22,8 @@ NUMBERS = {
     ),
     # Leaders.
     "c": (1, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16),
+    # Workers that die or stop, and what is recovered.
+    "d": (1, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 19, 20, 21, 23),
 }
 # fmt: on
 CASES = {f"{group}{n:02}" for group, numbers in NUMBERS.items() for n in numbers}

@@ -19,7 +19,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import django.db
 import psycopg
+import pytest
 from django.core.management import call_command
+from django.test import override_settings
 from psycopg import sql
 
 from dev import postgres
@@ -198,6 +200,15 @@ def default_connection(url: str) -> Iterator[None]:
     finally:
         connection.close()
         connection.settings_dict.update(kept)
+
+
+@contextlib.contextmanager
+def in_use(url: str) -> Iterator[None]:
+    """Have Django, the settings and child processes use the database at ``url``."""
+    moved = override_settings(DATABASE_URL=url, CHRONO_DIRECT_DATABASE_URL=url)
+    with pytest.MonkeyPatch.context() as patch, moved, default_connection(url):
+        patch.setenv("DATABASE_URL", url)
+        yield
 
 
 def wait_until_blocked(observer: Connection, pid: int, *, timeout: float = 10) -> None:

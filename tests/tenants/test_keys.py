@@ -170,6 +170,18 @@ def test_a_refused_key_was_not_used(keyring):
     assert keyring.value("last_used_at", issued.key.id) is None
 
 
+def test_a_key_lets_in_where_the_disk_has_no_room_for_the_note(keyring):
+    issued = keyring.issue()
+    raw_connection().execute("""
+        CREATE FUNCTION fill_up() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'; END $$;
+        CREATE TRIGGER no_room BEFORE UPDATE ON chrono_api_key
+            FOR EACH ROW EXECUTE FUNCTION fill_up();
+    """)
+    assert keys.verify(issued.text).key == issued.key.id
+    assert keyring.value("last_used_at", issued.key.id) is None
+
+
 def test_noting_the_last_use_waits_for_nobody(keyring, connect, background):
     issued = keyring.issue()
     holder = connect(autocommit=False)

@@ -8,7 +8,8 @@
 -- for this statement, or this statement waits for it, re-reads the row and drops the
 -- partition. Everything below draws its rows from `held`. A timer already moved or
 -- edited away is simply not found. The look-up by LATERAL … OFFSET 0 can't flip to a
--- scan where statistics say the bucket is empty.
+-- scan where statistics say the bucket is empty. To delete by a join, without the lock
+-- before, would write 57 bytes less of WAL a run, and does flip.
 --
 -- A next timer is due a millisecond after the row it replaces, at least: that row is
 -- still there when the insert looks for its key, and nothing would be planned again.

@@ -1,0 +1,35 @@
+"""Settling a batch of executions, those among them that their worker's end stopped."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from apps.runs import store, worker_store
+from apps.runs.store import Settlement
+from apps.runtime.sessions import Connection
+from chrono.rules.instants import Millis
+from chrono.rules.retry import is_charged
+
+
+def settle(
+    conn: Connection, batch: Sequence[Settlement], *, horizon: Millis
+) -> set[uuid.UUID]:
+    """Settle a batch; return the runs whose lease held. The others' results are void.
+
+    ``conn`` is an autocommit session: interruptions are counted in the same
+    transaction, and charged to runs that had too many. A batch without costs nothing
+    more.
+    """
+    stopped = [(s.run_id, s.token) for s in batch if s.charged is not None]
+    if not stopped:
+        return store.settle_if_leased(conn, batch, horizon=horizon)
+    with conn.transaction():
+        times = worker_store.note_interruptions_if_leased(conn, stopped)
+        counted = [_charged(s, times.get(s.run_id, 0)) for s in batch]
+        return store.settle_if_leased(conn, counted, horizon=horizon)
+
+
+def _charged(settlement: Settlement, times: int) -> Settlement:
+    if settlement.charged is None or not is_charged(times):
+        return settlement
+    return replace(settlement.charged, log=settlement.log)
