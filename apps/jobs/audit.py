@@ -24,12 +24,13 @@ from uuid import UUID
 import psycopg
 
 from apps.jobs import audit_store as store
+from apps.jobs.audit_bounds import Bounds
 from apps.jobs.audit_checks import CHECKS, CONSTRAINTS, TOLD, WHOLE, WRONG, Check, Told
 from apps.jobs.audit_store import FIRST, JobRow, LedgerRow, PlannedJob, Reach, Side
 from apps.jobs.audit_trial import Fences, Trial, judge_plan
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import DAY, SECOND, Millis, format_instant
-from chrono.rules.keys import PAST_ID, run_id
+from chrono.rules.keys import PAST_ID, run_id, scheduled_for_of
 from chrono.rules.partitions import PARTITIONS, partition_of
 
 __all__ = ["CHECKS", "Finding", "Report", "Scope", "audit", "examine"]
@@ -151,6 +152,8 @@ def _left_out(scope: Scope, reach: Reach) -> list[str]:
             "are taken in the order of their own instants, so what began before a "
             "takeover and was committed after it is not seen"
         )
+    if scope.jobs is not None:
+        said.append("what others are beside the runs of these jobs: limits")
     if not scope.whole:
         said.append(f"what is nobody's own: {', '.join(WHOLE)}")
     return said
@@ -344,6 +347,7 @@ class _Pass:
 
     def _of_history(self) -> Iterator[list[Told]]:
         low: UUID | None = None
+        bounds = Bounds()
         while True:
             found: list[Told] = []
             last: UUID | None = None
@@ -352,10 +356,17 @@ class _Pass:
                     self._conn, reach=self._reach, after=low, limit=RUNS
                 )
                 found = self._of_stretch(low, last or PAST_ID, None)
-            yield found
+                stretch = self._reach.stretch(low, last or PAST_ID, None)
+                bounds.hear(store.audit_executions(self._conn, stretch=stretch))
+            until = None if last is None else scheduled_for_of(last)
+            yield [*found, *bounds.judge(until)]
             if last is None:
-                return
+                break
             low = last
+        if bounds.cut:
+            self._report.left_out.append(
+                "limits, where more executions were under way than can be compared"
+            )
 
     def _of_stretch(
         self, low: UUID | None, high: UUID, runs: Sequence[UUID] | None

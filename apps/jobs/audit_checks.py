@@ -303,6 +303,13 @@ CHECKS = (
         do="Cancel it where it waits; see at its target what was done twice.",
     ),
     Check(
+        code="I13",
+        name="limits",
+        says="never were more runs of a job or a concurrency key in execution at once "
+        "than may be",
+        do="See at its target whether they were in each other's way.",
+    ),
+    Check(
         code="I14",
         name="recorded",
         says="every change by somebody has its audit event in the same transaction",
@@ -349,7 +356,9 @@ WRONG = {
     "skipped": ("orphans", "was skipped, and there is a run"),
     "attempt": ("attempts", "has more attempts than its policy allows"),
     "gap": ("attempts", ""),
+    "beyond": ("attempts", ""),
     "overlap": ("overlaps", ""),
+    "backwards": ("overlaps", ""),
     "accepted": ("results", ""),
     "begun": ("effects", ""),
     "again": ("effects", "may be begun once, was, and is to be begun again"),

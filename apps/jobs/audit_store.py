@@ -22,6 +22,7 @@ _SQL = {
         "effects",
         "doubles",
         "events",
+        "executions",
         "jobs",
         "ledger",
         "limits",
@@ -185,6 +186,23 @@ class Overdue:
     part: int
     due_at: Millis
     seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """An execution, over or not, that has to do with a bound."""
+
+    run_id: UUID
+    job_id: UUID
+    revision: int
+    tenant: int
+    most: int | None
+    """How many runs of the job's schedule there may be at a time."""
+    key: str | None
+    """What its run shares with those of other jobs."""
+    most_of_key: int
+    started_at: Millis
+    ended_at: Millis
 
 
 @contextmanager
@@ -446,6 +464,37 @@ def audit_effects(
     without a cause: which of these, the run, what is wrong."""
     rows = _SQL["effects"].run(conn, stretch)
     return [(code, subject, detail) for code, subject, detail in rows]
+
+
+def audit_executions(
+    conn: Connection, *, stretch: Mapping[str, Any]
+) -> list[Execution]:
+    """Return the executions of a stretch of runs whose number at a time is bounded."""
+    rows = _SQL["executions"].run(conn, stretch)
+    return [
+        Execution(
+            run_id=run,
+            job_id=job,
+            revision=revision,
+            tenant=tenant,
+            most=most,
+            key=key,
+            most_of_key=most_of_key,
+            started_at=started_at,
+            ended_at=ended_at,
+        )
+        for (
+            run,
+            job,
+            revision,
+            tenant,
+            most,
+            key,
+            most_of_key,
+            started_at,
+            ended_at,
+        ) in rows
+    ]
 
 
 def audit_dead(conn: Connection, *, stretch: Mapping[str, Any]) -> list[Found]:

@@ -26,7 +26,7 @@ def prepare(ledger):
 
 def make_history(ledger, born):
     """Make a job of every ten seconds that fired twice: one settled, one leased."""
-    job = create_job(definition(interval="10s"), now=born).job_id
+    job = create_job(definition(interval="10s", max_concurrent_runs=9), now=born).job_id
     fire(ledger, job, born + EVERY)
     leased = ledger.fired(job, born + 2 * EVERY, fence=FENCE)
     lease(ledger, leased, born + 2 * EVERY)

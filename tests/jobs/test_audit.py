@@ -321,7 +321,10 @@ def test_a_single_instant_that_is_over_needs_no_timer(ledger, job, now):
 
 def test_runs_that_are_used_up_need_no_timer(ledger, born):
     few = create_job(
-        definition(key="few", interval="10s", remaining_runs=2), now=born
+        definition(
+            key="few", interval="10s", remaining_runs=2, overlap_policy="allow_all"
+        ),
+        now=born,
     ).job_id
     fire(ledger, few, born + EVERY)
     fire(ledger, few, born + 2 * EVERY)
@@ -621,6 +624,21 @@ def test_a_run_that_may_be_begun_once_and_is_to_be_begun_again(ledger, once):
     assert "may be begun once, was, and is to be begun again" in {
         one.detail for one in findings
     }
+
+
+def test_a_run_that_may_be_begun_once_and_waits_behind_a_gate_to_be_begun_again(
+    ledger, once
+):
+    [(run,)] = ledger.rows("SELECT run_id FROM chrono_lease")
+    fail(ledger, run, 1)
+    ledger.conn.execute(
+        "WITH moved AS (DELETE FROM chrono_lease RETURNING *) INSERT INTO "
+        "chrono_blocked (due_at, dispatched_at, run_id, job_id, tag, fence, revision, "
+        "tenant, part, priority, attempt, queue, gate, reason) SELECT due_at, "
+        "dispatched_at, run_id, job_id, tag, fence, revision, tenant, part, priority, "
+        "1, queue, 'process_crash', 22 FROM moved"
+    )
+    assert "effects" in found(ledger)[0]
 
 
 def test_an_unknown_run_has_its_error(ledger, job, born, once):

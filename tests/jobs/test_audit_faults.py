@@ -40,6 +40,8 @@ MOVING = (
     "ready",
     "attempt",
     "dead_letter",
+    "death",
+    "blocked",
     "timer_far",
     "slot",
 )
@@ -292,6 +294,45 @@ def test_a_gap_between_attempts(ledger, job):
 
 
 @pytest.mark.parametrize("table", ["lease", "run"])
+def test_an_attempt_without_the_one_before(ledger, job, table):
+    ledger.conn.execute(f"UPDATE chrono_{table} SET attempt = 2")
+    assert "attempt 2 without the one before" in {f.detail for f in found(ledger)[1]}
+    [(run,)] = ledger.rows(
+        f"SELECT {'id' if table == 'run' else 'run_id'} FROM chrono_{table}"
+    )
+    fail(ledger, run, 1, ended="due_at")
+    ledger.rows("SELECT pg_stat_force_next_flush()")
+    ledger.rows("SELECT pg_stat_reset()")
+    assert [f for f in audit(ledger.conn) if f.check.name != "overlaps"] == []
+
+
+def test_a_failure_behind_the_last_attempt(ledger, job, born):
+    run = ledger.fired(job, born + 3 * EVERY, fence=FENCE)
+    settle(ledger, run, born + 3 * EVERY, state=4)
+    plan(ledger, job, born + 4 * EVERY)
+    fail(ledger, run, 1)
+    assert audit(ledger.conn) == []
+    fail(ledger, run, 2, ended="started_at + interval '10 s'")
+    said = "attempt 2 failed, and it ended with attempt 1"
+    assert one(ledger, "attempts") == f"run {run} {said}"
+
+
+def test_attempts_that_ended_with_their_process_are_spared(ledger, job):
+    [(run,)] = ledger.rows("SELECT run_id FROM chrono_lease")
+    ledger.conn.execute("UPDATE chrono_lease SET attempt = 7")
+    for attempt in range(1, 7):
+        ended = f"started_at - interval '{10 * (7 - attempt)} s'"
+        fail(ledger, run, attempt, ended=ended)
+    said = "has more attempts than its policy allows"
+    assert one(ledger, "attempts") == f"run {run} {said}"
+    ledger.conn.execute(
+        "INSERT INTO chrono_death (run_id, part, deaths) "
+        "SELECT run_id, part, 1 FROM chrono_lease"
+    )
+    assert audit(ledger.conn) == []
+
+
+@pytest.mark.parametrize("table", ["lease", "run"])
 def test_more_attempts_than_the_policy_allows(ledger, job, table):
     ledger.conn.execute(f"UPDATE chrono_{table} SET attempt = 7")
     names, findings = found(ledger)
@@ -307,6 +348,18 @@ def test_an_attempt_that_began_before_the_last_ended(ledger, job):
     ledger.conn.execute("DELETE FROM chrono_attempt")
     fail(ledger, run, 1, ended="started_at + interval '1 s'")
     assert "before the end of attempt 1" in one(ledger, "overlaps")
+
+
+def test_an_attempt_that_ended_before_it_began(ledger, job):
+    [(run,)] = ledger.rows("SELECT run_id FROM chrono_lease")
+    fail(ledger, run, 1, ended="due_at")
+    ledger.conn.execute("UPDATE chrono_lease SET attempt = 2")
+    assert audit(ledger.conn) == []
+    ledger.conn.execute(
+        "UPDATE chrono_attempt SET started_at = finished_at + interval '1 s'"
+    )
+    said = "attempt 1 ended 00:00:01 before it began"
+    assert one(ledger, "overlaps") == f"run {run} {said}"
 
 
 def test_a_dead_run_without_its_error_or_letter(ledger, job, born):

@@ -6,7 +6,8 @@ import pytest
 
 from apps.jobs.commands import delete_job, pause_job, resume_job
 from apps.queue.store import purge_passes
-from apps.runs import cancel, pauses
+from apps.runs import cancel, pauses, worker_store
+from apps.runs import store as store_of_runs
 from apps.runs.store import Lease
 from apps.runtime.sessions import connect_hot
 from apps.scheduler import store
@@ -190,6 +191,25 @@ def test_a_cancelled_run_frees_its_place(leader: Leader):
     leader.run_to(NOON + 4 * SECOND)
     [lease] = leader.claim()
     assert lease.run_id != run
+
+
+def test_a_run_that_is_set_aside_keeps_its_place(leader: Leader):
+    for n in range(2):
+        once(leader, f"job-{n}", **KEY)
+    leader.run_to(NOON + 3 * SECOND)
+    [lease] = leader.claim()
+    aside = [(lease.run_id, lease.token)]
+    assert worker_store.set_aside_if_leased(leader.conn, aside, error="no")
+    leader.run_to(NOON + 6 * SECOND)
+    assert leader.claim() == []
+    [alone] = store_of_runs.claim_set_aside(
+        leader.conn, queue="default", limit=1, worker=uuid.uuid4()
+    )
+    leader.run_to(NOON + 9 * SECOND)
+    assert leader.claim() == []
+    leader.settle(alone)
+    leader.run_to(NOON + 12 * SECOND)
+    assert len(leader.claim()) == 1
 
 
 def test_a_deleted_job_leaves_the_gate_of_its_key(leader: Leader):

@@ -1,8 +1,10 @@
 -- Find what is wrong with what is on its way: ready runs, leases and waiting runs.
 -- writes: nothing
--- index: chrono_occurrence_pkey, chrono_timer_waiting, chrono_attempt_pkey
+-- index: chrono_occurrence_pkey, chrono_timer_waiting, chrono_attempt_pkey,
+-- chrono_death_pkey
 --
--- Read whole: these tables hold what is to be done, not what was.
+-- Read whole: these tables hold what is to be done, not what was. An attempt that ended
+-- with its process is spared.
 WITH live AS MATERIALIZED (
     SELECT run_id, job_id, part, revision, attempt, fence, due_at, dispatched_at,
         NULL::timestamptz AS started_at FROM chrono_ready
@@ -15,6 +17,9 @@ WITH live AS MATERIALIZED (
     UNION ALL
     SELECT ref, job_id, part, revision, attempt, 0, due_at, NULL, NULL
     FROM chrono_timer_far WHERE kind = 4
+    UNION ALL
+    SELECT run_id, job_id, part, revision, attempt, fence, due_at, NULL, NULL
+    FROM chrono_blocked
 )
 SELECT w.wrong, 'run ' || l.run_id
 FROM (
@@ -42,7 +47,9 @@ CROSS JOIN LATERAL (
             SELECT true FROM chrono_attempt
             WHERE run_id = l.run_id AND part = l.part LIMIT 1
         ) THEN 'again'
-        WHEN l.attempt > (j.retry_policy ->> 'max_attempts')::integer THEN 'attempt'
+        WHEN l.attempt > (j.retry_policy ->> 'max_attempts')::integer + coalesce((
+            SELECT deaths FROM chrono_death WHERE run_id = l.run_id AND part = l.part
+        ), 0) THEN 'attempt'
     END AS wrong
 ) w
 WHERE w.wrong IS NOT NULL

@@ -7,7 +7,8 @@
 -- In the transaction that has the gate's lock, in a statement of its own: its snapshot is
 -- younger than what the one before has counted. A pass is over when its run is leased no
 -- more, and lies in the history, in a timer or behind a gate, but for that of a limit to
--- which it went on from here; else it may be in ready.
+-- which it went on from here; else it may be in ready. Who is to be executed alone keeps
+-- its pass: it comes by no other gate before that.
 --
 -- Settled runs are looked up by an array, never one by one: see fire_if_held.
 WITH moment AS MATERIALIZED (
@@ -28,7 +29,8 @@ WITH moment AS MATERIALIZED (
             (SELECT b.reason <> 33 OR b.gate = %(gate)s::text
                     OR %(gate)s::text = ANY(b.gates_left) IS TRUE
                 FROM chrono_blocked b
-                WHERE b.run_id = m.run_id AND b.part = m.part LIMIT 1),
+                WHERE b.run_id = m.run_id AND b.part = m.part
+                    AND b.gate <> 'process_crash' LIMIT 1),
             (SELECT true FROM chrono_timer t
                 WHERE t.part = m.part AND t.ref = m.run_id AND t.kind <> 1 LIMIT 1),
             (SELECT true FROM chrono_timer_far t
