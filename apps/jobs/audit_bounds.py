@@ -73,6 +73,8 @@ def _bounds_of(one: Execution) -> Iterator[Bound]:
         yield f"job {one.job_id} at revision {one.revision}", one.most
     if one.key is not None:
         yield f"key {one.key} of tenant {one.tenant}", one.most_of_key
+    if one.most_of_tenant is not None:
+        yield f"tenant {one.tenant}", one.most_of_tenant
 
 
 def _beside(spans: Iterable[Span]) -> Iterator[tuple[Millis, UUID, int]]:

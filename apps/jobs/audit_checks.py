@@ -138,6 +138,7 @@ CONSTRAINTS = {
         "chrono_tenant_name",
         "chrono_tenant_name_key",
         "chrono_tenant_pkey",
+        "chrono_tenant_quotas",
         "chrono_tenant_weight",
     ),
     "chrono_timer": (
@@ -305,7 +306,7 @@ CHECKS = (
     Check(
         code="I13",
         name="limits",
-        says="never were more runs of a job or a concurrency key in execution at once "
+        says="never were more runs of a job, a key or a tenant in execution at once "
         "than may be",
         do="See at its target whether they were in each other's way.",
     ),

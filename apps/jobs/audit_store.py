@@ -10,7 +10,7 @@ from uuid import UUID
 from apps.runtime import sql
 from apps.runtime.locks import PARTITION_LOCKS
 from apps.runtime.sessions import Connection
-from chrono.rules.instants import Millis, parse_instant
+from chrono.rules.instants import DAY, Millis, parse_instant
 
 _SQL = {
     name: sql.load("jobs", f"audit_{name}")
@@ -93,6 +93,7 @@ class Reach:
         """
         return {
             "low": _id_at(self.runs_since) if low is None else low,
+            "settled_since": _id_at(max(0, self.runs_since - DAY)),
             "high": high,
             "runs": None if runs is None else list(runs),
             "tenant": self.tenant,
@@ -201,6 +202,7 @@ class Execution:
     key: str | None
     """What its run shares with those of other jobs."""
     most_of_key: int
+    most_of_tenant: int | None
     started_at: Millis
     ended_at: Millis
 
@@ -480,6 +482,7 @@ def audit_executions(
             most=most,
             key=key,
             most_of_key=most_of_key,
+            most_of_tenant=most_of_tenant,
             started_at=started_at,
             ended_at=ended_at,
         )
@@ -491,6 +494,7 @@ def audit_executions(
             most,
             key,
             most_of_key,
+            most_of_tenant,
             started_at,
             ended_at,
         ) in rows

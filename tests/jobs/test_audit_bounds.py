@@ -12,6 +12,9 @@ from apps.jobs.audit import Scope, audit, examine
 from apps.jobs.audit_bounds import Bounds
 from apps.jobs.audit_store import Execution
 from apps.jobs.commands import change_job, create_job
+from apps.tenants.actor import Actor
+from apps.tenants.directory import change_share
+from chrono.rules.fairness import Share
 from chrono.rules.instants import MINUTE, SECOND
 from chrono.rules.keys import run_id
 from chrono.rules.partitions import partition_of
@@ -30,6 +33,7 @@ def execution(number, began, ended, *, most=1, key=None):
         most=most,
         key=key,
         most_of_key=1,
+        most_of_tenant=None,
         started_at=began,
         ended_at=ended,
     )
@@ -184,6 +188,30 @@ def test_runs_that_share_a_key_beside_each_other(ledger, born, limit, monkeypatc
     assert "limits" not in found(ledger, jobs=(jobs[0], jobs[-1]))[0]
     report = examine(ledger.conn, Scope(jobs=(jobs[0],)))
     assert report.left_out[-2].endswith("limits")
+
+
+def test_runs_of_a_tenant_beyond_its_quota(ledger, born):
+    jobs = [make(ledger, born, f"of {n}", overlap_policy="allow_all") for n in range(3)]
+    change_share(1, Share(max_running=2), actor=Actor.command("test"))
+    for job in jobs:
+        execute(ledger, job, born + EVERY, born + 2 * EVERY, born + 3 * EVERY)
+    assert audit(ledger.conn) == [], "the quota was changed lately"
+    ledger.conn.execute("UPDATE chrono_tenant SET max_running = NULL")
+    assert audit(ledger.conn) == []
+    forget_changes(ledger)
+    assert audit(ledger.conn) == []
+    ledger.conn.execute("UPDATE chrono_tenant SET max_running = 2")
+    assert one(ledger, "limits").endswith("as number 3 of tenant 1, not 2")
+
+
+def forget_changes(ledger):
+    """Have nobody know that a quota was changed."""
+    ledger.conn.execute(
+        "ALTER TABLE chrono_audit_event DISABLE TRIGGER chrono_audit_event_append_only;"
+        "DELETE FROM chrono_audit_event WHERE action = 'tenant.change';"
+        "ALTER TABLE chrono_audit_event "
+        "ENABLE ALWAYS TRIGGER chrono_audit_event_append_only"
+    )
 
 
 def test_an_attempt_that_failed_and_one_that_goes_on_count(ledger, born):

@@ -1,10 +1,12 @@
 -- List executions of a stretch of runs whose number at one time is bounded (13).
 -- writes: nothing
--- index: chrono_run_pkey, chrono_lease_pkey, chrono_attempt_pkey, chrono_job_revision_key
+-- index: chrono_run_pkey, chrono_lease_pkey, chrono_attempt_pkey,
+-- chrono_job_revision_key
 --
 -- A job's own bound is asked of runs of its schedule alone, since a person's go beyond
 -- it. One that goes on is over, so far, with this snapshot. Earlier attempts of runs
--- that wait for the next one are told once that is there.
+-- that wait for the next one are told once that is there. A quota that was changed
+-- lately is left out: behind the old one's gate runs may still have waited.
 WITH page AS MATERIALIZED (
     SELECT id AS run_id, part, job_id, revision, attempt, tenant, started_at, finished_at
     FROM chrono_run
@@ -28,24 +30,33 @@ WITH page AS MATERIALIZED (
         FROM chrono_job_revision
         WHERE job_id = d.job_id AND revision = d.revision OFFSET 0
     ) v
+), quotas AS MATERIALIZED (
+    SELECT t.id AS tenant, t.max_running FROM chrono_tenant t
+    WHERE t.max_running IS NOT NULL AND NOT EXISTS (
+        SELECT FROM chrono_audit_event e
+        WHERE e.tenant_id = t.id AND e.id > %(settled_since)s::uuid
+            AND e.action = 'tenant.change'
+    )
 ), bounded AS MATERIALIZED (
     SELECT r.run_id, r.part, r.job_id, r.revision, r.attempt, r.tenant, r.started_at,
-        r.finished_at, b.key, b.most_of_key,
+        r.finished_at, b.key, b.most_of_key, q.max_running AS most_of_tenant,
         CASE WHEN get_byte(uuid_send(r.run_id), 15) & 1 = 0 THEN b.most END AS most
     FROM page r JOIN bounds b ON b.job_id = r.job_id AND b.revision = r.revision
+    LEFT JOIN quotas q ON q.tenant = r.tenant
 )
 SELECT e.run_id, e.job_id, e.revision, e.tenant, e.most, e.key, e.most_of_key,
+    e.most_of_tenant,
     round(extract(epoch FROM e.started_at) * 1000)::bigint,
     round(extract(epoch FROM e.finished_at) * 1000)::bigint
 FROM (
     SELECT * FROM bounded
     UNION ALL
     SELECT b.run_id, b.part, b.job_id, b.revision, a.attempt, b.tenant, a.started_at,
-        a.finished_at, b.key, b.most_of_key, b.most
+        a.finished_at, b.key, b.most_of_key, b.most_of_tenant, b.most
     FROM bounded b CROSS JOIN LATERAL (
         SELECT attempt, started_at, finished_at FROM chrono_attempt
         WHERE run_id = b.run_id AND part = b.part AND attempt < b.attempt
             AND b.attempt > 1 OFFSET 0
     ) a
 ) e
-WHERE e.most IS NOT NULL OR e.key IS NOT NULL
+WHERE e.most IS NOT NULL OR e.key IS NOT NULL OR e.most_of_tenant IS NOT NULL
