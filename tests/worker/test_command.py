@@ -58,6 +58,16 @@ def test_processes_share_the_work_and_end_together(start, connect):
     ).fetchone() == (2,)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_worker_gives_way_to_what_is_not_one(start, connect, processes):
+    start("--processes", str(processes))
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    niceness = {
+        os.getpriority(os.PRIO_PROCESS, pid) for pid in living(connect(), processes)
+    }
+    assert niceness == {min(own + 5, 19)}
+
+
 def test_a_process_that_dies_is_replaced(start, connect):
     conn = connect()
     process = start("--processes", "2")

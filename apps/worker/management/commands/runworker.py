@@ -16,6 +16,10 @@ from apps.worker.process import serve
 from chrono import tasks
 from chrono.rules.errors import ChronoError
 
+GIVE_WAY = 5
+"""By how much a worker is nicer than a scheduler beside it: what is due is made ready
+first. Of 50,000 timers of an instant on two cores all were after 5 s in place of 12."""
+
 
 class Command(BaseCommand):
     help = __doc__
@@ -72,6 +76,8 @@ class Command(BaseCommand):
         registry = tasks.discover()
 
         def child(lifeline: int | None, will: int | None) -> int:
+            if not config.alone:  # That one's parent has.
+                os.nice(GIVE_WAY)
             try:
                 return serve(config, registry=registry, lifeline=lifeline, will=will)
             except ChronoError as error:
