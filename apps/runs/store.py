@@ -37,6 +37,7 @@ _SQL = {
         "forget_lost_slots",
         "count_ahead",
         "settle_if_leased",
+        "mark_transactional",
         "begin_effects",
         "read_transaction",
         "claim_set_aside",
@@ -536,6 +537,16 @@ def settle_if_leased(
         },
     )
     return {run for (run,) in rows}
+
+
+def mark_transactional(
+    conn: Connection, *, run: uuid.UUID, part: int, token: uuid.UUID
+) -> None:
+    """Note that what an execution does is undone unless it settles its run itself.
+
+    ``conn`` is in no transaction: it is known from then on, should the worker die.
+    """
+    _SQL["mark_transactional"].change(conn, {"run": run, "part": part, "token": token})
 
 
 def begin_effects(

@@ -41,6 +41,10 @@ ALL_ORPHANS_EVERY: Millis = 30 * SECOND
 """How often leases are looked for whose worker has no row, or was swept before."""
 LOST = "The worker stopped beating; what it did before is unknown."
 
+UNDONE = (
+    "The worker was lost before the task's transaction was committed: what it wrote "
+    "there was rolled back."
+)
 CRASHED = "The process that ran it ended; what it did before is unknown."
 GUILTY = "Its process ended {} times while it ran; the last time it ran alone."
 ALONE_AFTER = 2
@@ -206,9 +210,10 @@ def verdict_on(orphan: Orphan, *, now: Millis) -> Settlement:
 
     A silent worker spends an attempt: else a run that hangs its worker hangs them all.
     A process that died spends none, unless the run was alone in it: then it is guilty.
-    One that may be begun at most once is begun no more, and a person decides.
+    One that may be begun at most once is begun no more: a person decides what became of
+    it, unless all that it did was undone for certain.
     """
-    if orphan.once:
+    if orphan.once and not orphan.transactional:
         return Settlement(
             run_id=orphan.run_id,
             token=orphan.token,
@@ -223,6 +228,8 @@ def verdict_on(orphan: Orphan, *, now: Millis) -> Settlement:
             state=RunState.CANCELLED,
             reason=Reason.DELETED,
         )
+    if orphan.once:
+        return _dead(orphan, Reason.WORKER_LOST, UNDONE)
     if orphan.crashed and orphan.alone:
         return _dead(orphan, Reason.PROCESS_CRASH, GUILTY.format(orphan.deaths + 1))
     if not orphan.crashed:

@@ -57,6 +57,8 @@ class Orphan:
     """How often a process died under the run before."""
     once: bool = False
     """Whether it was to be begun at most once."""
+    transactional: bool = False
+    """Whether what it did is undone once its lease is ended by somebody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +281,7 @@ def purge_deaths(conn: Connection, *, before: Millis, limit: int) -> int:
 
 def _orphan(row: tuple[Any, ...]) -> Orphan:
     run, part, job, revision, attempt, token, deleted, policy = row[:8]
-    crashed, alone, deaths, once = row[8:]
+    crashed, alone, deaths, once, transactional = row[8:]
     return Orphan(
         run_id=run,
         part=part,
@@ -293,6 +295,7 @@ def _orphan(row: tuple[Any, ...]) -> Orphan:
         alone=alone,
         deaths=deaths,
         once=once,
+        transactional=transactional,
     )
 
 

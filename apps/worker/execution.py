@@ -26,6 +26,7 @@ from chrono.rules.states import Reason, RunState
 from chrono.tasks import Context
 
 INTERRUPTED = "The worker stopped before the run had ended; what it did is unknown."
+UNDONE = "The worker stopped before the run had ended; its transaction was rolled back."
 AGAIN = 0
 """The state of a settlement that is none: the run goes back to wait."""
 STOPPED_OFTEN = "Its worker was stopped more than {} times while it ran."
@@ -93,6 +94,8 @@ class Prepared:
     """About how many bytes it takes to keep this."""
     once: bool = False
     """Whether it is begun at most once: interrupted, it is unknown and not retried."""
+    transactional: bool = False
+    """Whether what it does is undone unless it settles its run itself."""
     target: str = ""
     """The identity by which calls are counted; empty where they are not."""
     takes_context: bool = False
@@ -225,7 +228,7 @@ def settlement_of(
                 run_id=run_id, token=token, result=storable_result(result)
             )
         case HandBack(begun=True) if execution.prepared.once:
-            return _unknown(execution, Reason.WORKER_LOST, INTERRUPTED)
+            return _interrupted(execution)
         case HandBack(begun=True):
             often = Failure("worker_lost", STOPPED_OFTEN.format(FREE_INTERRUPTIONS))
             spent = _failed(execution, often, now=now, draw=draw)
@@ -253,6 +256,20 @@ def hand_back(
     """Return the settlement that offers a run again at ``due``, 0 being at once."""
     return Settlement(
         run_id=run_id, token=token, state=AGAIN, reason=reason, spent=0, due=due
+    )
+
+
+def _interrupted(execution: Execution) -> Settlement:
+    """Return the settlement of a run that is not begun again."""
+    if not execution.prepared.transactional:
+        return _unknown(execution, Reason.WORKER_LOST, INTERRUPTED)
+    # This ends its lease, without which its transaction is not committed.
+    return Settlement(
+        run_id=execution.lease.run_id,
+        token=execution.lease.token,
+        state=RunState.DEAD,
+        reason=Reason.WORKER_LOST,
+        error=UNDONE,
     )
 
 

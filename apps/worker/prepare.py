@@ -10,6 +10,7 @@ from apps.worker.children import Children
 from apps.worker.execution import Call, Prepared
 from apps.worker.handlers.http import Transport, prepare_http
 from apps.worker.handlers.task import limits_of, prepare_task
+from apps.worker.handlers.transaction import TransactionCall
 from apps.worker.targets import Refused, is_task, policy_of
 from apps.worker.threads import Threads
 from chrono.rules.errors import BadValue
@@ -54,6 +55,7 @@ class Prepare:
             # The payload is kept as a value and as text, and once more as a body.
             weight=1_000 + 3 * len(json.dumps([target.target, target.payload])),
             once=target.once,
+            transactional=isinstance(call, TransactionCall),
             target=sys.intern(identity(target.target)),
             takes_context=task and self._takes_context(fields.get("name")),
             timeout=timeout,

@@ -3,15 +3,17 @@
 import contextlib
 import logging
 import threading
+import time
 
 import django.db
 import psycopg
 import pytest
 from django.db import transaction
 
-from apps.runs import store
+from apps.runs import store, sweep
 from apps.runs.cancel import cancel
 from apps.runtime import django_session
+from apps.runtime.sessions import connect_hot
 from apps.worker import beats
 from apps.worker.handlers import transaction as handlers
 from chrono.rules.states import Reason, RunState
@@ -162,6 +164,76 @@ def test_a_run_that_is_called_off_before_it_returns_leaves_nothing(
         assert begun.wait(10)
         assert cancel(conn, run) is RunState.RUNNING
         assert settled(conn)[0][1] == RunState.CANCELLED
+    assert effects(conn) == []
+
+
+ONCE = {"delivery": "at_most_once"}
+
+
+def rescue_all(dsn):
+    """Have the sweeper find every worker dead."""
+    with connect_hot(dsn, name="test") as hot:
+        hot.execute("UPDATE chrono_worker SET dead = true")
+        return sweep.rescue_all(hot, now=0, horizon=lambda: 0)
+
+
+@pytest.mark.parametrize("policy", [ONCE, {}], ids=["once", "at least once"])
+def test_it_is_known_before_that_one_that_may_be_begun_once_is_transactional(
+    dsn, conn, policy
+):
+    def pay(payload, ctx):
+        write(ctx)
+        [(known,)] = conn.execute("SELECT transactional FROM chrono_lease").fetchall()
+        return known
+
+    one_run(conn, policy=policy)
+    with running(dsn, transactional={"pay": pay}):
+        assert settled(conn)[0][-1] is (policy == ONCE)
+
+
+def lose(dsn, run, *, then=lambda: None):
+    """Have a worker that nobody knows hold a run of such a task, and sweep."""
+    with connect_hot(dsn, name="test") as hot:
+        [lease] = store.claim_ready(hot, queue="default", limit=1, worker=run)
+        store.mark_transactional(hot, run=run, part=lease.part, token=lease.token)
+        then()
+        assert sweep.rescue_all(hot, now=0, horizon=lambda: 0) == 1
+
+
+def test_one_that_may_be_begun_once_failed_without_effect_when_its_worker_is_lost(
+    dsn, conn
+):
+    run = one_run(conn, policy=ONCE)
+    lose(dsn, run)
+    assert settled(conn) == [(run, RunState.DEAD, Reason.WORKER_LOST, 1, None)]
+    assert last_error(conn) == sweep.UNDONE
+    assert count(conn, "dead_letter") == 1
+
+
+def test_one_that_was_told_to_stop_is_cancelled_when_its_worker_is_lost(dsn, conn):
+    run = one_run(conn, policy=ONCE)
+    lose(dsn, run, then=lambda: cancel(conn, run))
+    assert [state for _, state, *_ in settled(conn)] == [RunState.CANCELLED]
+
+
+def test_one_that_may_be_begun_once_failed_without_effect_when_a_stop_interrupts_it(
+    dsn, conn
+):
+    begun = threading.Event()
+
+    def pay(payload, ctx):
+        write(ctx)
+        begun.set()
+        while not ctx.cancelled:
+            time.sleep(0.01)
+
+    run = one_run(conn, policy=ONCE)
+    with running(dsn, transactional={"pay": pay}, drain_s=4.1) as worker:
+        assert begun.wait(10)
+        worker.stop()
+        assert worker.result() is True
+    assert settled(conn) == [(run, RunState.DEAD, Reason.WORKER_LOST, 1, None)]
+    assert "rolled back" in last_error(conn)
     assert effects(conn) == []
 
 

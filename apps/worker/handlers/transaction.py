@@ -5,6 +5,7 @@ together or not at all, so it happens exactly once: whoever lost the lease finds
 lease to settle, and rolls back.
 """
 
+import contextlib
 import logging
 from typing import Any
 
@@ -83,6 +84,8 @@ class TransactionCall:
 
         try:
             django_session.renew()
+            if execution.prepared.once:
+                _mark(execution)
             with django_session.enclose(committed=commit) as conn:
                 self._threads.keep(conn)
                 transaction = _open(conn, execution)
@@ -108,6 +111,21 @@ class TransactionCall:
             # the lease is gone, and so is what is settled now.
             return ending_of(error, execution)
         return Settled()
+
+
+def _mark(execution: Execution) -> None:
+    """Have whoever finds the worker dead know that nothing was done.
+
+    For a run that is not begun again: any other one is, whatever it did.
+    """
+    lease = execution.lease
+    with contextlib.suppress(psycopg.errors.UndefinedTable):  # Said when it begins.
+        store.mark_transactional(
+            django_session.raw_connection(),
+            run=lease.run_id,
+            part=lease.part,
+            token=lease.token,
+        )
 
 
 def _open(conn: Connection, execution: Execution) -> str:
