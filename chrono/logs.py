@@ -19,6 +19,9 @@ _CONTROL = re.compile(
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+,%-]+")
 
+LONGEST = 8_192
+"""Characters of a message that are shown: one of megabytes would hold up everybody."""
+
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The request that this thread answers; each record made meanwhile names it."""
 
@@ -31,6 +34,13 @@ def _escape(match: re.Match[str]) -> str:
 def one_line(text: str) -> str:
     """Return the text with control characters escaped and lone surrogates replaced."""
     return _CONTROL.sub(_escape, text.encode(errors="replace").decode())
+
+
+def _message(record: logging.LogRecord) -> str:
+    text = record.getMessage()
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]} [and {len(text) - LONGEST} characters more]"
 
 
 def _instant(record: logging.LogRecord) -> str:
@@ -70,7 +80,7 @@ class TextFormatter(logging.Formatter):
             _instant(record),
             record.levelname,
             record.name,
-            one_line(record.getMessage()),
+            one_line(_message(record)),
         ]
         parts += [f"{key}={_value(value)}" for key, value in _facts(record).items()]
         trouble = _trouble(self, record)
@@ -88,7 +98,7 @@ class JsonFormatter(logging.Formatter):
             "at": _instant(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         entry |= {key: fact for key, fact in _facts(record).items() if key not in entry}
         trouble = _trouble(self, record)

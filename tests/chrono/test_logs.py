@@ -7,7 +7,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chrono.logs import JsonFormatter, TextFormatter
+from chrono.logs import LONGEST, JsonFormatter, TextFormatter
 
 
 def record(message: str, **facts: object) -> logging.LogRecord:
@@ -42,6 +42,13 @@ def test_nothing_makes_a_second_line_or_moves_the_cursor(message, fact):
         assert len(line.splitlines()) == 1
         assert not any(ord(sign) < 32 or 127 <= ord(sign) < 160 for sign in line)
         line.encode()
+
+
+def test_of_a_message_of_megabytes_the_beginning_is_shown():
+    message = "x" * (LONGEST + 1_000_000)
+    shown = "x" * LONGEST + " [and 1000000 characters more]"
+    assert TextFormatter().format(record(message)).endswith(f" apps.worker {shown}")
+    assert json.loads(JsonFormatter().format(record(message)))["message"] == shown
 
 
 def test_a_traceback_stays_on_the_line():
