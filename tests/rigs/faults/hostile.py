@@ -103,9 +103,11 @@ def strike(field: Field) -> str:
     field.equip({**MODULES, "SSL_CERT_FILE": str(EXPIRED)})
     seen = Seen()
     with ExitStack() as closing:
-        url = closing.enter_context(hostile()).url
+        # In a process of its own: hostile ones would hold up its answers in this one.
+        receiver = field.stack.receiver()
+        url = f"{field.stack.receiver_url}/well"
         well = [
-            job(f"well-{field.prefix}{number}", f"{url}/status/200", number / WELL)
+            job(f"well-{field.prefix}{number}", url, number / WELL)
             for number in range(WELL)
         ]
         bad = [
@@ -136,6 +138,7 @@ def strike(field: Field) -> str:
         back = time.time()
         time.sleep(beside.QUIET_S)
         field.stack.apply({"key": one["key"], "deleted": True} for one in well)
+        field.stack.stop(receiver)
     for kind in KINDS:
         judge(field, kind, seen)
     field.findings.require(
@@ -187,6 +190,7 @@ def job(key: str, url: str, offset: float) -> dict[str, Any]:
         "interval": "1s",
         "starts_at": iso(int(time.time()) + offset),
         "overlap_policy": "allow_all",
+        "payload": {"job": key},
         "target": {"kind": "http", "url": url, "timeout": f"{TIMEOUT_S:g}s"},
         "retry_policy": {
             "max_attempts": 2 if "-busy-" in key else 1,
