@@ -57,7 +57,7 @@ class WorkerField(Field):
         """Have as many workers, in this environment, in place of all."""
         old, self.workers = self.workers, [self.hire(env=env) for _ in self.workers]
         self.stack.stop(*old)
-        self.wait_workers()
+        self.wait_forked(len(self.workers))
 
     def busiest(self) -> tuple[Process, uuid.UUID]:
         """Return the worker that holds most of the slow runs, and its id."""
