@@ -136,8 +136,9 @@ def verdict(figures: Mapping[str, Mapping[str, Any]]) -> list[shown.Gate]:
         words = f"another tenant waits {wait} ms beside {left} runs, under {WAIT_MS} ms"
         gates.append((words, left > 0 and wait is not None and wait < WAIT_MS))
     if found := figures.get("snapshot"):
-        words = f"{found['kept']:.0%} of the speed kept, at least {KEPT:.0%}"
-        gates.append((words, found["kept"] >= KEPT))
+        kept, died = found["kept"], found["died"]
+        words = f"{kept} of the speed kept, at least {KEPT}; {died} processes died"
+        gates.append((words, kept is not None and kept >= KEPT))
     if found := figures.get("idle"):
         rate = found["statements_per_s"]
         words = f"{rate} statements/s while idle, under {IDLE_PER_S}"

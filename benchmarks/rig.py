@@ -162,6 +162,11 @@ class Stack:
         """Return the CPU seconds that schedulers and workers used so far."""
         return sum(cpu_of(p.pid) for p in [*self.schedulers, *self.workers])
 
+    def died(self) -> int:
+        """Return how many of the processes have ended, which none should."""
+        processes = [*self.schedulers, *self.workers]
+        return sum(process.poll() is not None for process in processes)
+
     def worker_cpu(self) -> float:
         """Return the CPU seconds that the workers used so far."""
         return sum(cpu_of(p.pid) for p in self.workers)

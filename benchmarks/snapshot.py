@@ -47,13 +47,15 @@ def measure(bench: Rig, *, around: float, held: float) -> dict[str, Any]:
         course = [
             _rate(conn, at, at + step) for at in range(taken, let_go - step + 1, step)
         ]
+        died = stage.running.died()
     return {
         "held_s": held,
+        "died": died,
         "before_per_s": before,
         "held_per_s": late,
         "after_per_s": after,
         "course_per_s": course,
-        "kept": round(late / statistics.mean([before, after]), 2),
+        "kept": round(late / statistics.mean([before, after]), 2) if not died else None,
     }
 
 

@@ -16,7 +16,6 @@ _SQL = {
     for name in (
         "register_worker",
         "beat_if_alive",
-        "read_news",
         "stop_worker",
         "look_at_workers",
         "mark_dead_if_stale",
@@ -79,8 +78,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What a worker is told besides its cancelled runs."""
+    """What a worker is told with a beat."""
 
+    cancelled: list[uuid.UUID]
+    """Its runs that are to be stopped."""
     horizon: Millis
     """Up to where timers have buckets."""
     set_aside: bool
@@ -120,19 +121,19 @@ def register_worker(
     )
 
 
-def beat_if_alive(conn: Connection, *, worker: uuid.UUID) -> list[uuid.UUID] | None:
-    """Renew all leases of a worker; return its cancelled runs.
+def beat_if_alive(
+    conn: Connection, *, worker: uuid.UUID, queues: Sequence[str] = ()
+) -> News | None:
+    """Renew all leases of a worker; return what there is to tell it of its queues.
 
     None means that the worker was marked dead: it must stop everything it runs.
     """
-    rows = _SQL["beat_if_alive"].run(conn, {"worker": worker})
-    return list(rows[0][0]) if rows else None
-
-
-def read_news(conn: Connection, *, queues: Sequence[str]) -> News:
-    """Return what there is to tell a worker of these queues."""
-    [(horizon, set_aside)] = _SQL["read_news"].run(conn, {"queues": list(queues)})
-    return News(horizon=horizon, set_aside=set_aside)
+    rows = _SQL["beat_if_alive"].run(conn, {"worker": worker, "queues": list(queues)})
+    return (
+        News(cancelled=list(rows[0][0]), horizon=rows[0][1], set_aside=rows[0][2])
+        if rows
+        else None
+    )
 
 
 def stop_worker(conn: Connection, *, worker: uuid.UUID) -> None:

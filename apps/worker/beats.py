@@ -128,10 +128,11 @@ class Beat:
             if self._conn is None or self._conn.closed:
                 self._conn = connect_beat(self._url, worker=self._worker)
             conn = self._conn
-            cancelled = worker_store.beat_if_alive(conn, worker=self._worker)
-            if cancelled is not None:
+            news = worker_store.beat_if_alive(
+                conn, worker=self._worker, queues=self._queues
+            )
+            if news is not None:
                 self.trusted_until = trusted_until(sent)
-                news = worker_store.read_news(conn, queues=self._queues)
                 self.horizon = news.horizon
                 self._clock.probe_if_old(conn)
                 if self._hire is not None and news.set_aside:
@@ -143,7 +144,7 @@ class Beat:
             wait, self._retry = self._retry, min(LONGEST_RETRY, self._retry * 2)
             return wait
         self._retry = RETRY_AFTER
-        self._tell(cancelled)
+        self._tell(None if news is None else news.cancelled)
         if not self._clock.fit:
             # Nothing is claimed until it is: see to it soon.
             return max(self._clock.probe_in(), RETRY_AFTER)

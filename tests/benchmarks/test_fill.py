@@ -5,9 +5,11 @@ from apps.runtime.sessions import connect_hot, connect_leader
 from apps.scheduler import store
 from apps.scheduler.dispatcher import Dispatcher
 from benchmarks.fill import fill, plan_due
-from benchmarks.rig import now_ms, seed
+from benchmarks.ready import fill_ready
+from benchmarks.rig import make_room, now_ms, seed
 from chrono.rules import jitter
 from chrono.rules.instants import MINUTE, SECOND, format_instant, to_millis
+from chrono.rules.keys import is_extra, partition_of_run
 from chrono.rules.partitions import partition_of
 
 PENDING, DUE, TOGETHER = 1_000, 100, 50
@@ -81,3 +83,18 @@ def fired_by(url: str, *, at: int, steps: int) -> list[int]:
             clock.moment += SECOND
             readied.append(dispatcher.step().readied)
         return readied
+
+
+def test_filled_ready_runs_have_the_ids_and_partitions_of_fired_ones(database, connect):
+    conn = connect()
+    make_room(database, conn)
+    fill_ready(conn, 50)
+    rows = conn.execute(
+        "SELECT run_id, job_id, part FROM chrono_ready ORDER BY tag"
+    ).fetchall()
+    assert len({run for run, _, _ in rows}) == 50
+    for run, job, part in rows:
+        assert partition_of(job) == partition_of_run(run) == part
+        assert run.version == 8
+        assert not is_extra(run)
+    assert conn.execute("SELECT count(*) FROM chrono_timer").fetchone() == (0,)

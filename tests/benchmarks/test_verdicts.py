@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from benchmarks import catchup, herd, scale, shown
+from benchmarks import catchup, execution, herd, scale, shown
 from benchmarks.tasks import FOLDER, _ledger, noted, read_ledgers
 from chrono.rules.instants import from_millis
 from chrono.tasks import Context
@@ -93,3 +93,30 @@ def context_of(run: uuid.UUID) -> Context:
 def test_tables_are_aligned_and_show_what_is_missing():
     text = shown.table({"a": "A", "b": "long"}, [{"a": 1_000, "b": 0.5}, {"a": "x"}])
     assert text.splitlines() == ["    A  long", "1,000  0.50", "    x     -"]
+
+
+ASLEEP = {"n": 9, "asleep": 9, "renewed": 9, "succeeded_once": 9, "over": 9}
+CLAIMED = {"other_wait_max_ms": 999.9, "ready_left": 1}
+KEPT = {"kept": 0.8, "died": 0}
+IDLE = {"statements_per_s": 7.9}
+
+
+@pytest.mark.parametrize(
+    ("figure", "good", "bad", "named"),
+    [
+        ("sleepers", ASLEEP, {"asleep": 8}, "8 of 9 sleep"),
+        ("sleepers", ASLEEP, {"renewed": 0}, "0 leases renewed"),
+        ("sleepers", ASLEEP, {"succeeded_once": 8}, "8 succeeded"),
+        ("sleepers", ASLEEP, {"over": 10}, "9 succeeded"),
+        ("claim", CLAIMED, {"other_wait_max_ms": 1_000.0}, "waits 1000.0 ms"),
+        ("claim", CLAIMED, {"other_wait_max_ms": None}, "waits None ms"),
+        ("claim", CLAIMED, {"ready_left": 0}, "beside 0 runs"),
+        ("snapshot", KEPT, {"kept": 0.79}, "0.79 of the speed"),
+        ("snapshot", KEPT, {"kept": None, "died": 1}, "1 processes died"),
+        ("idle", IDLE, {"statements_per_s": 8.0}, "8.0 statements/s"),
+    ],
+)
+def test_execution_misses(figure, good, bad, named):
+    assert missed(execution.verdict({figure: good})) == []
+    [words] = missed(execution.verdict({figure: good | bad}))
+    assert named in words

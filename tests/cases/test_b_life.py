@@ -264,7 +264,7 @@ def test_b22_what_runs_when_its_job_is_paused_or_deleted_runs_to_its_end(
     end(job, now=leader.clock.moment)
     leader.jump_to(NOON + 10 * MINUTE)
     flagged = worker_store.beat_if_alive(leader.conn, worker=worker)
-    assert flagged == [], "nobody asked for it to stop"
+    assert flagged.cancelled == [], "nobody asked for it to stop"
     done = Settlement(run_id=lease.run_id, token=lease.token)
     settled = runs.settle_if_leased(leader.conn, [done], horizon=NOON + DAY)
     assert settled == {lease.run_id}

@@ -111,7 +111,7 @@ def test_d11_a_run_of_six_hours_has_one_attempt_while_its_worker_beats(
             [BEAT_EVERY],
         )
         assert sweep.step(conn, clock=clock) == 0
-        assert worker_store.beat_if_alive(conn, worker=worker) == []
+        assert worker_store.beat_if_alive(conn, worker=worker).cancelled == []
     settled = [store.Settlement(run_id=lease.run_id, token=lease.token)]
     assert store.settle_if_leased(conn, settled, horizon=0) == {lease.run_id}
     assert conn.execute("SELECT attempt FROM chrono_run").fetchall() == [(1,)]

@@ -530,7 +530,7 @@ class Executions(RuleBasedStateMachine):
             return
         flagged = {run for run in self.at("told") if self.runs[run].worker == worker}
         assert told is not None
-        assert set(told) == flagged | known.ended
+        assert set(told.cancelled) == flagged | known.ended
         assert self.bury_the_silent(worker) == []
 
     # What befalls them

@@ -240,7 +240,7 @@ class Worker(Actor):
                 self.count("told to be dead")
                 self.be_born()
                 return
-            self.cancelled.update(told)
+            self.cancelled.update(told.cancelled)
         if len(self.running) < 30:
             self.claim()
         self.settle(

@@ -373,7 +373,6 @@ def test_load_and_look_go_by_the_key_of_the_timer(hot: Connection) -> None:
         ("runs", "cancel_if_blocked"),
         ("runs", "cancel_blocked_of_jobs"),
         ("runs", "end_lease"),
-        ("runs", "read_news"),
         ("runs", "claim_set_aside"),
         ("runs", "set_aside_if_leased"),
         ("runs", "note_if_leased"),

@@ -134,7 +134,7 @@ def test_a_worker_that_beats_between_the_looks_lives(
     worker = a_worker(conn, silent_for=LEASE_TTL + 1)
     claim(conn, worker)
     watch.look()
-    assert worker_store.beat_if_alive(conn, worker=worker) == []
+    assert worker_store.beat_if_alive(conn, worker=worker).cancelled == []
     assert watch.look(CROWD_LOOK_AFTER) == 0
     assert len(store.list_leases(conn, worker=worker)) == 1
 

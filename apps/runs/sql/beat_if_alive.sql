@@ -1,11 +1,14 @@
 -- Renew every lease of a worker; tell which of its runs were cancelled.
 -- writes: worker
 -- moves: nothing
--- index: chrono_worker_pkey
+-- index: chrono_worker_pkey, chrono_blocked_gate
 --
 -- Those whose execution was ended from outside are told for a minute, as if cancelled.
 -- A run that was withdrawn under an open claim has no flag: its cancel could not see the
 -- lease. No row means: marked dead. Stop everything, start over under a new id.
+--
+-- It also tells what a worker goes by until the next beat: up to where timers have
+-- buckets, and whether runs of its queues were set aside.
 WITH alive AS (
     UPDATE chrono_worker SET beat_at = clock_timestamp()
     WHERE id = %(worker)s::uuid AND NOT dead
@@ -21,4 +24,8 @@ SELECT ARRAY(
     UNION
     SELECT e.run_id FROM chrono_lease_end e
     WHERE e.worker = a.id AND e.ended_at > clock_timestamp() - interval '1 minute'
-) FROM alive a
+), floor(extract(epoch FROM s.horizon) * 1000)::bigint, EXISTS (
+    SELECT FROM chrono_blocked
+    WHERE gate = 'process_crash' AND reason NOT IN (1, 2, 31)
+        AND queue = ANY(%(queues)s::text[])
+) FROM alive a CROSS JOIN chrono_dispatch_state s WHERE s.id = 1
