@@ -261,9 +261,7 @@ def judge(field: Field, kind: Kind, seen: Seen) -> None:
             f"{kind.name} got {len(calls) - len(probes)} calls, and {len(probes)} more",
         )
         require(
-            all(
-                b - a >= POLICY.open_duration_s for a, b in pairwise([opened, *probes])
-            ),
+            all(b - a >= OPEN_S for a, b in pairwise([opened, *probes])),
             f"probes of {kind.name} came at {probes}, the circuit opened at {opened}",
         )
     else:
