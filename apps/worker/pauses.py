@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import logging
 
-FIRST_S = 0.5
-LONGEST_S = 4.0
+from apps.runtime.process import rest_after
 
 
 async def wait_within(event: asyncio.Event, seconds: float) -> None:
@@ -16,17 +15,18 @@ async def wait_within(event: asyncio.Event, seconds: float) -> None:
 
 
 class Pauses:
-    """Pauses of 0.5, 1, 2 and 4 s, one line of log each."""
+    """Pauses that double up to four seconds, one line of log each."""
 
     def __init__(self) -> None:
-        self._next = FIRST_S
+        self._losses = 0
 
     async def wait(self, why: str, log: logging.Logger) -> None:
         """Log why, and return after the next pause."""
-        log.warning("%s; again in %g s", why.strip(), self._next)
-        pause, self._next = self._next, min(LONGEST_S, self._next * 2)
+        self._losses += 1
+        pause = rest_after(self._losses)
+        log.warning("%s; again in %.2g s", why.strip(), pause)
         await asyncio.sleep(pause)
 
     def reset(self) -> None:
         """Start over from the shortest pause."""
-        self._next = FIRST_S
+        self._losses = 0

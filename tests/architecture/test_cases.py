@@ -24,6 +24,8 @@ NUMBERS = {
     "c": (1, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16),
     # Workers that die or stop, and what is recovered.
     "d": (1, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 19, 20, 21, 23),
+    # Retries, poison and breakers.
+    "e": (1, 2, 4, 5, 6, 8, 9),
 }
 # fmt: on
 CASES = {f"{group}{n:02}" for group, numbers in NUMBERS.items() for n in numbers}
