@@ -64,6 +64,7 @@ STATUS = {
     "run_not_finished": 409,
     "not_to_terminate": 409,
     "run_rerun_already": 409,
+    "run_under_way": 409,
     "dead_letter_closed": 409,
     "run_not_resolvable": 409,
     "run_resolved": 409,

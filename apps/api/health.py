@@ -17,6 +17,7 @@ from apps.jobs.watch_store import count_breaches
 from apps.runtime.clock import skew
 from apps.runtime.django_session import raw_connection, unapplied_migrations
 from apps.runtime.sessions import Connection
+from apps.runtime.store import find_old_snapshot
 from apps.timers import firing
 from chrono.rules.lease import LEASE_TTL
 from chrono.rules.partitions import PARTITIONS
@@ -28,6 +29,10 @@ SKEW_MS = 5_000
 MOST_BREACHES = 100
 """So many breaches of jobs are counted; the number stands for that many or more."""
 
+_OPEN = (
+    "process {0.pid} of the database's server has held a snapshot for "
+    "{0.seconds} s: dead rows stay until it ends"
+)
 _migrated = False
 
 
@@ -91,13 +96,15 @@ def _look(conn: Connection) -> dict[str, Any]:
     ready = store.list_oldest_ready(conn)
     workers = store.list_workers_alive(conn)
     ahead = round(skew(conn))
+    snapshot = find_old_snapshot(conn)
     return {
         "problems": _problems(
             partitions=found.leaders.partitions,
             late=found.late,
             workers=workers,
             ahead=ahead,
-        ),
+        )
+        + ([] if snapshot is None else [_OPEN.format(snapshot)]),
         "firing": found.state,
         "schedulers": found.leaders.schedulers,
         "partitions_led": found.leaders.partitions,

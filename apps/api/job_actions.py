@@ -20,6 +20,7 @@ from apps.jobs.manual import UNSET, run_now
 from apps.runs import selectors as runs
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Scope
+from chrono.rules.errors import BadValue
 from chrono.rules.instants import format_instant
 from chrono.rules.states import priority_from_name
 
@@ -45,15 +46,22 @@ class RunNow(ApiView):
         ],
     )
     def post(self, request: Request, job_id: str) -> Response:
-        """Run a job at once, paused or not, whatever runs of it are under way.
+        """Run a job at once, paused or not, whatever its schedule has under way.
 
-        Send an Idempotency-Key: repeated with it, the request gets the same run.
+        409 where the job skips overlaps and as many runs that somebody asked for are
+        under way as may be; with `beside` it runs all the same. Send an
+        Idempotency-Key: repeated with it, the request gets the same run.
         """
         job = id_of(job_id)
-        fields = bodies.fields(request, known=("payload", "priority", "reason"))
+        fields = bodies.fields(
+            request, known=("payload", "priority", "beside", "reason")
+        )
         reason = bodies.take_reason(fields)
         priority = fields.get("priority")
         wanted = None if priority is None else priority_from_name(priority)
+        beside = fields.get("beside", False)
+        if not isinstance(beside, bool):
+            raise BadValue("beside is true or false.", field="beside")
 
         def effect() -> Response:
             made = run_now(
@@ -62,6 +70,7 @@ class RunNow(ApiView):
                 priority=wanted,
                 actor=self.actor,
                 reason=reason,
+                beside=beside,
             )
             found = runs.get_run(raw_connection(), made.run_id, tenant=self.tenant)
             address = f"/api/v1/runs/{made.run_id}"

@@ -199,6 +199,14 @@ TASK = record(
             "checkpoint. Then it failed as timed_out, and is tried again.",
             "examples": ["90s"],
         },
+        "min_items_ok": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 1_000_000_000,
+            "default": 0,
+            "description": "The least `items_ok` in its result with which an attempt "
+            "is a success.",
+        },
     },
     required=["kind", "name"],
 )
@@ -633,6 +641,11 @@ COMPONENTS: dict[str, Schema] = {
             {
                 "payload": {"description": "In place of the job's, for this run."},
                 "priority": nullable(PRIORITY),
+                "beside": {
+                    "type": "boolean",
+                    "default": False,
+                    "description": "Also while another run by hand is under way.",
+                },
                 "reason": WHY,
             },
             required=[],

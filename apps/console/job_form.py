@@ -426,7 +426,10 @@ class JobForm(forms.Form):
         if given.get("target_kind") == "task":
             task = {"kind": "task", "name": given.get("task", "")}
             limits = ("timeout", "progress_deadline")
-            return task | {name: given[name] for name in limits if given.get(name)}
+            old = self._old_target()
+            # What has no field of its own here stays.
+            kept = {n: old[n] for n in ("min_items_ok",) if n in old}
+            return task | kept | {n: given[n] for n in limits if given.get(n)}
         target = {
             "kind": "http",
             "method": given.get("method", ""),

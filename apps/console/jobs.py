@@ -445,6 +445,7 @@ class JobAdmin(KeysetAdmin):
                 request_key=given["key"],
                 actor=actor_of(request),
                 reason=given["reason"],
+                beside=False,
             )
             return "The run is on its way.", reverse(f"admin:{RUN}", args=[ref.run_id])
 

@@ -10,6 +10,7 @@ from django.template.response import TemplateResponse
 from apps.console.names import NAMES
 from apps.console.recent import recent_events
 from apps.runtime.django_session import raw_connection
+from apps.runtime.store import find_old_snapshot
 from apps.timers import firing
 
 GROUPS = (
@@ -49,7 +50,8 @@ class Site(AdminSite):
     ) -> TemplateResponse:
         """Show where to go, and what was changed last."""
         events = recent_events(10)
-        return super().index(request, {**(extra_context or {}), "recent": events})
+        more = {"recent": events, "snapshot": find_old_snapshot(raw_connection())}
+        return super().index(request, {**(extra_context or {}), **more})
 
     @override
     def get_app_list(

@@ -19,12 +19,13 @@ from apps.jobs.commands import (
     insert_near_or_far,
     lock_living,
 )
-from apps.jobs.editing import check_of
+from apps.jobs.editing import check_of, policy_of
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.planning import Timer
 from apps.jobs.store import Job
 from apps.jobs.transactions import Open, open_change
 from apps.runs import store as runs
+from apps.runs.errors import RunUnderWay
 from apps.runtime import requests
 from apps.runtime.requests import KeyedRequest
 from apps.tenants import audit
@@ -64,6 +65,7 @@ class _Asked:
     actor: Actor
     reason: str
     now: Millis | None
+    beside: bool
 
     def own_payload(self, job: Job) -> str | None:
         """Return the payload as JSON where it is not the job's."""
@@ -101,13 +103,15 @@ def run_now(
     actor: Actor = COMMAND,
     reason: str = "",
     now: Millis | None = None,
+    beside: bool = True,
 ) -> RunRef:
     """Run a job at once, whether it is paused and whatever runs of it are live.
 
     ``payload`` and ``priority`` are this run's alone. While it lives, a schedule that
     may not overlap skips. A second request with the same ``request_key`` within a day
     gets the same run. Raises Forbidden, JobNotFound, JobDeleted, JobsBusy, BadValue, or
-    RequestMismatch where the key was used with other values.
+    RequestMismatch where the key was used with other values; and RunUnderWay unless
+    ``beside``, where a job that skips overlaps has as many runs by hand as may be live.
     """
     actor.require(Scope.OPERATE)
     if payload is not UNSET:
@@ -118,6 +122,7 @@ def run_now(
         actor=actor,
         reason=check_note(reason, field="reason", most=LONGEST_NOTE),
         now=now,
+        beside=beside,
     )
     with open_change() as opened:
         job = lock_living(opened, job_id, actor)
@@ -137,6 +142,8 @@ def run_now(
 
 def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
     conn = opened.conn
+    if not asked.beside:
+        _refuse_another(opened, job)
     instant = store.read_instant(conn)
     moment = instant.now if asked.now is None else asked.now
     low, high = UUID(int=moment << 80), UUID(int=(moment + 1) << 80)
@@ -171,6 +178,19 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
     )
     audit.record(conn, actor=asked.actor, events=[event])
     return run
+
+
+def _refuse_another(opened: Open, job: Job) -> None:
+    """Raise RunUnderWay where another run by hand would overlap; the job is locked."""
+    definition = job.definition
+    if definition.overlap_policy != "skip":
+        return
+    live = runs.list_live_slots(opened.conn, part=job.part, job=job.id)
+    if len(live) >= (policy_of(definition).max_concurrent_runs or 1):
+        raise RunUnderWay(
+            f"The job may have no more runs at once than it has: /runs/{live[0]} is "
+            "under way. Wait for its end, or ask for a run beside it."
+        )
 
 
 def put_run(

@@ -19,10 +19,11 @@ SHORTEST_PROGRESS_DEADLINE: Millis = SECOND
 LONGEST_TASK: Millis = 30 * DAY
 LONGEST_URL = 2048
 MOST_HEADERS = 50
+MOST_ITEMS = 1_000_000_000
 
 _FIELDS = {
     "http": ("kind", "url", "method", "headers", "timeout"),
-    "task": ("kind", "name", "timeout", "progress_deadline"),
+    "task": ("kind", "name", "timeout", "progress_deadline", "min_items_ok"),
 }
 _LATER = ("command", "workflow", "external")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -74,7 +75,13 @@ def _task(value: Mapping[str, Any]) -> dict[str, Any]:
             target[limit] = _duration(
                 value[limit], name=limit, least=least, most=LONGEST_TASK
             )
-    return target
+    items = value.get("min_items_ok", 0)
+    if type(items) is not int or not 0 <= items <= MOST_ITEMS:
+        raise BadValue(
+            f"min_items_ok is a whole number from 0 to {MOST_ITEMS}.",
+            field="target.min_items_ok",
+        )
+    return target | ({"min_items_ok": items} if items else {})
 
 
 def _http(value: Mapping[str, Any]) -> dict[str, Any]:

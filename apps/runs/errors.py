@@ -45,6 +45,12 @@ class RunRerunAlready(ChronoError):
     code = "run_rerun_already"
 
 
+class RunUnderWay(ChronoError):
+    """As many runs that somebody asked for are under way as the job may have."""
+
+    code = "run_under_way"
+
+
 class LetterNotFound(ChronoError):
     """There is no such dead letter."""
 

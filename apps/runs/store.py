@@ -33,6 +33,7 @@ _SQL = {
         "insert_slot",
         "insert_slots_of_live",
         "has_slots",
+        "list_live_slots",
         "forget_settled_slots",
         "forget_lost_slots",
         "count_ahead",
@@ -460,6 +461,12 @@ def purge_lease_ends(conn: Connection, *, before: Millis) -> int:
 def insert_slot(conn: Connection, *, part: int, job: uuid.UUID, run: uuid.UUID) -> None:
     """Have a run count against its job's overlap bound until it is settled."""
     _SQL["insert_slot"].change(conn, {"part": part, "job": job, "run": run})
+
+
+def list_live_slots(conn: Connection, *, part: int, job: uuid.UUID) -> list[uuid.UUID]:
+    """Return the runs of a job that count against its bound and are not over."""
+    rows = _SQL["list_live_slots"].run(conn, {"part": part, "job": job})
+    return [run for (run,) in rows]
 
 
 def insert_slots_of_live(

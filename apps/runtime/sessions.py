@@ -85,6 +85,11 @@ TCP_ONLY = frozenset(name for name in NETWORK if name.startswith("tcp_"))
 UNKNOWN_TO_SYSTEM = {"tcp_user_timeout": "0"}
 
 
+BROKEN = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
+"""Errors that a new session may not have: after a failover the old server is read-only,
+and a new session looks for one that is not."""
+
+
 class PooledSession(ChronoError):
     """This session goes through a connection pooler: leadership and LISTEN need
     Postgres itself. Set CHRONO_DIRECT_DATABASE_URL to the server's own address."""
@@ -150,6 +155,7 @@ def connect(
         autocommit=True,
         application_name=name,
         connect_timeout=CONNECT_TIMEOUT_S,
+        target_session_attrs="read-write",
     )
     try:
         if direct:

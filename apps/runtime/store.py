@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from apps.runtime import sql
 from apps.runtime.sessions import Connection
+from chrono.rules.instants import MINUTE, Millis
 
 _READ_CLOCK = sql.load("runtime", "read_clock")
 _LIST_LEAVES = sql.load("runtime", "list_leaves")
@@ -16,6 +17,10 @@ _FIND_REQUEST_KEY = sql.load("runtime", "find_request_key")
 _INSERT_REQUEST_KEY = sql.load("runtime", "insert_request_key")
 _PURGE_REQUEST_KEYS = sql.load("runtime", "purge_request_keys")
 _PURGE_SESSIONS = sql.load("runtime", "purge_sessions")
+_FIND_OLD_SNAPSHOT = sql.load("runtime", "find_old_snapshot")
+
+SNAPSHOT_OLD: Millis = MINUTE
+"""A snapshot that is held for longer makes itself felt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,30 @@ class KeyedAnswer:
     """JSON."""
     answer: str
     """JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A session whose snapshot keeps dead rows from being cleaned up."""
+
+    pid: int
+    name: str
+    """The application's."""
+    query: str
+    """The beginning of what it said last."""
+    seconds: int
+    """How old its transaction is."""
+
+
+def find_old_snapshot(
+    conn: Connection, *, older: Millis = SNAPSHOT_OLD
+) -> Snapshot | None:
+    """Return the session that has held a snapshot longest, if for so long."""
+    rows = _FIND_OLD_SNAPSHOT.run(conn, {"older": older})
+    if not rows:
+        return None
+    [(pid, name, query, age)] = rows
+    return Snapshot(pid=pid, name=name, query=query, seconds=age // 1000)
 
 
 def read_clock(conn: Connection) -> float:

@@ -10,6 +10,7 @@ from apps.runtime import notify
 from apps.runtime.clock import DatabaseClock
 from apps.runtime.process import Pulse, Waiter, Watchdog, rest_after
 from apps.runtime.sessions import (
+    BROKEN,
     Connection,
     connect_fire,
     connect_leader,
@@ -69,7 +70,7 @@ class Scheduler:
             except ClockUnfit:
                 # Whatever was decided by that clock is forgotten with the cache.
                 log.warning("the clock jumped: everything is given up")
-            except (psycopg.OperationalError, psycopg.InterfaceError, ChronoError) as e:
+            except (*BROKEN, psycopg.InterfaceError, ChronoError) as e:
                 if not self._served:
                     raise
                 self._firing.armed = self._electing.armed = False

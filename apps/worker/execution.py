@@ -13,6 +13,7 @@ from apps.worker.storable import storable_error, storable_result
 from apps.worker.tails import Tail
 from chrono import tasks
 from chrono.rules.instants import Millis, from_millis
+from chrono.rules.items import too_few
 from chrono.rules.keys import scheduled_for_of
 from chrono.rules.retry import (
     FREE_INTERRUPTIONS,
@@ -104,6 +105,8 @@ class Prepared:
     """How long an execution may take, where the call itself does not see to it."""
     progress_deadline: Millis | None = None
     """How long an execution may tell nothing."""
+    min_items_ok: int = 0
+    """How many items a result must say were done, to be a success."""
 
 
 class Execution:
@@ -201,6 +204,9 @@ class Execution:
         A success does in spite of the ending, but for one of a function that was told
         by its context: it may have returned half-way because of that.
         """
+        if isinstance(found, Success):
+            wrong = too_few(found.result, least=self.prepared.min_items_ok)
+            found = found if wrong is None else Failure("exception", wrong)
         if self.ending is None or isinstance(found, Settled):
             return found
         return found if isinstance(found, Success) and not self.is_told else self.ending

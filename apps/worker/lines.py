@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import psycopg
 
-from apps.runtime.sessions import Connection
+from apps.runtime.sessions import BROKEN, Connection
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Line:
             self._conn = self._connect()
         try:
             return function(self._conn)
-        except psycopg.OperationalError:
+        except BROKEN:
             # Whatever state it is in, a new session is known to be sound.
             self._conn.close()
             raise

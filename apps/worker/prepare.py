@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 
 from apps.runs.store import Target
@@ -60,6 +61,7 @@ class Prepare:
             takes_context=task and self._takes_context(fields.get("name")),
             timeout=timeout,
             progress_deadline=deadline,
+            min_items_ok=_min_items_of(fields) if task else 0,
         )
 
     def _takes_context(self, name: object) -> bool:
@@ -86,3 +88,8 @@ class Prepare:
                 return Refused(
                     "The target is of a kind that this worker does not know."
                 )
+
+
+def _min_items_of(fields: Mapping[str, object]) -> int:
+    value = fields.get("min_items_ok")
+    return value if type(value) is int else 0

@@ -26,6 +26,10 @@ NUMBERS = {
     "d": (1, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 19, 20, 21, 23),
     # Retries, poison and breakers.
     "e": (1, 2, 4, 5, 6, 8, 9),
+    # PostgreSQL as a queue.
+    "f": (1, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17),
+    # Incidents.
+    "h": (1, 2, 3, 5, 6, 7),
 }
 # fmt: on
 CASES = {f"{group}{n:02}" for group, numbers in NUMBERS.items() for n in numbers}

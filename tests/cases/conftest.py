@@ -10,6 +10,7 @@ from django.core.management import call_command
 
 from dev import postgres
 from tests.api.conftest import client, make_client
+from tests.queue.conftest import ring
 from tests.races.conftest import laid, shared_url, world
 from tests.scheduler.conftest import leader
 from tests.scheduler.test_process import start
@@ -20,6 +21,7 @@ __all__ = [
     "laid",
     "leader",
     "make_client",
+    "ring",
     "shared_url",
     "start",
     "world",

@@ -318,7 +318,7 @@ def test_many_executions_are_looked_at_piece_by_piece(keeper, watcher, monkeypat
 # Jobs without a success
 
 
-def test_a_job_without_a_success_is_told_and_again_once_it_has_one(keeper, watcher):
+def test_h06_a_job_without_a_success_is_told_and_again_once_it_has_one(keeper, watcher):
     job, free = make(max_time_since_success="26h"), make("free")
     make_ended(keeper, job, NOON - HOUR)
     begins = NOON - HOUR + SECOND + 26 * HOUR

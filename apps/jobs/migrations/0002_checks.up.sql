@@ -1,5 +1,6 @@
 -- What would break a reader of many rows is refused where it is written: an infinite
 -- instant, a value nested too deep or too long.
+SET LOCAL lock_timeout = '2s';
 ALTER TABLE chrono_job
     ADD CONSTRAINT chrono_job_instants CHECK (
         activated_at >= '1970-01-01Z' AND activated_at < '9999-01-01Z'

@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     operations = [
         # Beside old code: each column has a default in the database, and the check is
         # validated by the next migration, without a lock against writers.
-        migrations.RunSQL("SET LOCAL lock_timeout = '5s'", migrations.RunSQL.noop),
+        migrations.RunSQL("SET LOCAL lock_timeout = '2s'", migrations.RunSQL.noop),
         migrations.AddField(
             model_name="job",
             name="changes",

@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
 
     operations = [
         # Beside old code: what it writes has the default policies.
-        migrations.RunSQL("SET LOCAL lock_timeout = '5s'", migrations.RunSQL.noop),
+        migrations.RunSQL("SET LOCAL lock_timeout = '2s'", migrations.RunSQL.noop),
         migrations.AddField(
             model_name="jobrevision",
             name="policy",

@@ -1,6 +1,6 @@
 -- Runs that were let in by the gate of a limit. A row counts against a number of runs at
 -- once while its run is ready or leased, against a rate for as long as the rate says.
-SET LOCAL lock_timeout = '5s';
+SET LOCAL lock_timeout = '2s';
 CREATE TABLE chrono_pass (
     gate text COLLATE "C" NOT NULL,
     admitted_at timestamptz NOT NULL,

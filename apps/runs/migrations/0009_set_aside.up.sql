@@ -6,7 +6,7 @@ CREATE TABLE chrono_death (
     deaths smallint NOT NULL DEFAULT 1,
     PRIMARY KEY (run_id, part)
 );
-SET LOCAL lock_timeout = '5s';
+SET LOCAL lock_timeout = '2s';
 -- Whether the process of a dead worker is known to have died, not only to be silent.
 ALTER TABLE chrono_worker ADD COLUMN crashed boolean NOT NULL DEFAULT false;
 -- Whether it executes one run at a time, of those that were set aside.

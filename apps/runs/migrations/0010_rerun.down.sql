@@ -1,4 +1,4 @@
-SET LOCAL lock_timeout = '5s';
+SET LOCAL lock_timeout = '2s';
 DELETE FROM chrono_run_input WHERE num_nonnulls(payload, priority) = 0;
 ALTER TABLE chrono_run_input
     DROP COLUMN queue,

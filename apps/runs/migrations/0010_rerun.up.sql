@@ -11,7 +11,7 @@ CREATE TABLE chrono_rerun (
 CREATE INDEX chrono_rerun_made ON chrono_rerun (made_at);
 
 -- What somebody did about a dead letter: the run itself stays as it is.
-SET LOCAL lock_timeout = '5s';
+SET LOCAL lock_timeout = '2s';
 ALTER TABLE chrono_dead_letter
     ADD COLUMN closed smallint,
     ADD COLUMN closed_at timestamptz,

@@ -1,4 +1,4 @@
-SET LOCAL lock_timeout = '5s';
+SET LOCAL lock_timeout = '2s';
 ALTER TABLE chrono_run_kept DROP COLUMN log;
 ALTER TABLE chrono_run DROP COLUMN log;
 ALTER TABLE chrono_attempt_kept DROP COLUMN log;

@@ -1,4 +1,5 @@
 -- Every row that names no other tenant belongs to this one.
+SET LOCAL lock_timeout = '2s';
 INSERT INTO chrono_tenant (id, name, created_at) VALUES (1, 'default', now())
     ON CONFLICT (id) DO NOTHING;
 ALTER TABLE chrono_tenant ALTER COLUMN id RESTART WITH 2;

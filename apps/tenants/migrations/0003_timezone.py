@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
 
     operations = [
         # Beside old code, which makes tenants without it: the database has a default.
-        migrations.RunSQL("SET LOCAL lock_timeout = '5s'", migrations.RunSQL.noop),
+        migrations.RunSQL("SET LOCAL lock_timeout = '2s'", migrations.RunSQL.noop),
         migrations.AddField(
             model_name="tenant",
             name="timezone",

@@ -5,7 +5,7 @@ class Migration(migrations.Migration):
     dependencies = [("chrono_tenants", "0004_weight")]
 
     operations = [
-        migrations.RunSQL("SET LOCAL lock_timeout = '5s'", migrations.RunSQL.noop),
+        migrations.RunSQL("SET LOCAL lock_timeout = '2s'", migrations.RunSQL.noop),
         migrations.AddField(
             model_name="tenant",
             name="max_running",

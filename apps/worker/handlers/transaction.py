@@ -95,6 +95,9 @@ class TransactionCall:
                 if execution.is_told:
                     # Half of what it was to do, perhaps: nobody knows how far it got.
                     raise _Rollback(Success())
+                wanted = execution.outcome(Success(result=result))
+                if isinstance(wanted, Failure):
+                    raise _Rollback(wanted)
                 _check(conn, transaction)
                 _settle(conn, execution, result)
         except _Rollback as rollback:
