@@ -56,7 +56,7 @@ def test_a_job_is_run_at_once(client, conn, job):
     assert listed.items() <= run.items()
     [(_, reason, _, after, _)] = events(conn, "job.run")
     assert (reason, after["run_id"]) == ("by phone", run["id"])
-    plain = call(client, "post", at(job, "run")).json()
+    plain = call(client, "post", at(job, "run"), {"beside": True}).json()
     assert (plain["payload"], plain["priority"]) == ({"n": 1}, "normal")
 
 

@@ -91,7 +91,7 @@ def request_of(operation: Operation, targets: Sequence[str]) -> Request:
             return Request(method="PUT", path=path, body=body, headers={})
         case _:
             target = targets[int(operation.key)]
-            body = {"payload": {"job": operation.name}}
+            body = {"payload": {"job": operation.name}, "beside": True}
             path = f"/jobs/{target}/run"
             return Request(method="POST", path=path, body=body, headers=keyed)
 
