@@ -65,6 +65,11 @@ class Tags:
         """
         self._heads = heads
 
+    @property
+    def any_waits(self) -> bool:
+        """Whether anything waited in a queue at the last look."""
+        return bool(self._heads)
+
     def weigh(self, weights: Mapping[int, float]) -> None:
         """Go by these weights from now on."""
         self._weights = weights

@@ -25,6 +25,7 @@ from chrono.rules.instants import Millis
 log = logging.getLogger("chrono.scheduler")
 
 LOOK_EVERY: Millis = 500
+HEADS_EVERY: Millis = 5_000
 SHARES_EVERY: Millis = 30_000
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
@@ -68,6 +69,7 @@ class Dispatcher:
         self._slice = 0
         self._horizon: Millis = 0
         self._next_look: Millis = 0
+        self._next_heads: Millis = 0
         self._next_shares: Millis = 0
 
     def adopt(self, terms: Iterable[Term]) -> None:
@@ -128,6 +130,8 @@ class Dispatcher:
             self._lane.notice()
             self._gatekeeper.notice()
         fired += self._let_in(now)
+        if any(one.readied for one in fired):
+            self._next_heads = 0
         self._lead_anew({part for one in fired for part in one.stale})
         return Step(
             readied=sum(one.readied for one in fired),
@@ -192,12 +196,17 @@ class Dispatcher:
     def _weigh(self, now: Millis) -> None:
         """Follow what is next in the queues, and what each tenant may have.
 
-        The first time before anything is loaded, so no quota is ever unknown.
+        The first time before anything is loaded, so no quota is ever unknown. While
+        nothing is due and nothing waits, nobody needs a tag.
         """
-        try:
-            self._tags.follow(store.list_heads(self._conn))
-        except BUSY:
-            log.debug("a slice is being emptied: the tags go by what was next before")
+        due = self.cache.next_due()
+        soon = due is not None and due < now + 2 * LOOK_EVERY
+        if soon or self._tags.any_waits or now >= self._next_heads:
+            self._next_heads = now + HEADS_EVERY
+            try:
+                self._tags.follow(store.list_heads(self._conn))
+            except BUSY:
+                log.debug("a slice is being emptied: the tags go by what was next")
         if now >= self._next_shares:
             self.cache.shares = shares = list_shares(self._conn)
             self._tags.weigh({tenant: one.weight for tenant, one in shares.items()})

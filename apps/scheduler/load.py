@@ -5,6 +5,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from apps.runs.store import Queueing, load_run_queueing
 from apps.runtime.sessions import Connection
@@ -31,6 +32,9 @@ WHEEL = 50_000
 PIECE = 5_000
 """Rows a read takes: a fifth of a second, and then what is due fires."""
 OVERDUE_PIECE = 1_000
+OVERDUE_PARTS = 16
+"""Of how many partitions a read of what is overdue is. While somebody holds an old
+snapshot it passes over all timers fired since, and what is due now waits for it."""
 OVERDUE_EVERY: Millis = 30_000
 LOOK_AHEAD: Millis = 1_000
 LOOK_BACK: Millis = 5_000
@@ -107,13 +111,15 @@ class Loader:
             self._next_walk = now + OVERDUE_EVERY
             for held in self._cache.held.values():
                 held.behind = held.behind or START
-        after = {
+        under_way = {
             part: held.behind
             for part, held in self._cache.held.items()
             if held.behind is not None
         }
-        if not after:
+        if not under_way:
             return
+        oldest = sorted(under_way.items(), key=itemgetter(1))
+        after = dict(oldest[:OVERDUE_PARTS])
         end = now - LOOK_BACK
         for part, cursor in self._read_on(after, end, OVERDUE_PIECE).items():
             self._cache.held[part].behind = cursor

@@ -147,3 +147,48 @@ def test_what_is_put_back_twice_comes_out_once(leader: Leader) -> None:
     cache.put_back(entry, at=NOON + 30 * SECOND + 10)
     cache.put_back(entry, at=NOON + 30 * SECOND + 20)
     assert cache.take_due(NOON + MINUTE) == [entry]
+
+
+def test_the_walk_along_what_is_overdue_reads_few_partitions_at_a_time(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest overdue first, so that nobody waits for another's backlog."""
+    asked: list[list[int]] = []
+    given = store.load_timers
+
+    def listen(*args: Any, **options: Any) -> list[store.TimerRow]:
+        if options["before"] < leader.clock.moment:
+            asked.append(sorted(options["after"]))
+        return given(*args, **options)
+
+    monkeypatch.setattr(store, "load_timers", listen)
+    monkeypatch.setattr(load, "OVERDUE_PARTS", 5)
+    jobs = [leader.create(f"job {n}", interval="25s", **ALWAYS) for n in range(40)]
+    leader.clock.moment = NOON + 10 * MINUTE
+    leader.begin_anew()
+    leader.step()
+    assert max(map(len, asked)) == 5
+    assert {part for parts in asked for part in parts} == set(range(64))
+    assert all(leader.ledger(job) for job in jobs)
+    assert leader.next_due() == NOON + 10 * MINUTE + 25 * SECOND
+
+
+def test_nobody_asks_for_the_queues_heads_while_nothing_is_due_or_waits(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Millis] = []
+    given = store.list_heads
+
+    def listen(conn: Any) -> dict[tuple[str, int], int]:
+        asked.append(leader.clock.moment - NOON)
+        return given(conn)
+
+    monkeypatch.setattr(store, "list_heads", listen)
+    job = leader.create("one", run_at=format_instant(NOON + 22 * SECOND))
+    leader.run_to(NOON + 20 * SECOND)
+    assert 4 <= len(asked) <= 8  # of 40 looks
+    leader.run_to(NOON + 24 * SECOND)
+    assert leader.fired(job) == [NOON + 22 * SECOND]
+    waits = [at for at in asked if at > 22_000]
+    assert waits == [22_500, 23_000, 23_500, 24_000]
+    leader.succeed()

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from apps.jobs.watch import Watch
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import Connection, connect_upkeep
 from apps.runtime.sql import Statement
@@ -296,6 +297,30 @@ def test_a_step_with_nothing_to_do_is_one_statement(
     clock.moment += 3_000
     upkeep.step()
     assert asked == ["look_for_work", "watch_anything"]
+
+
+def test_a_watch_that_took_long_rests_long(
+    upkeep: Upkeep,
+    clock: ManualClock,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upkeep.prepare()
+    real = Watch.step
+
+    def slow(self: Watch, *args: Any, **options: Any) -> int:
+        clock.moment += 1_000
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(Watch, "step", slow)
+    upkeep.step()
+    asked.clear()
+    clock.moment += 18_999
+    upkeep.step()
+    assert "watch_anything" not in asked
+    clock.moment += 1
+    upkeep.step()
+    assert "watch_anything" in asked
 
 
 def test_jobs_are_watched_every_five_seconds_and_old_events_deleted(
