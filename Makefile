@@ -8,7 +8,7 @@ ARGS ?=
 .PHONY: help setup run test check fmt format lint types layers migrations \
 	collect openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
 	faults-effects faults-web bench \
-	bench-quick bench-api bench-herd bench-scale bench-execution
+	bench-quick bench-api bench-herd bench-scale bench-execution bench-peers
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,3 +92,6 @@ bench-scale: setup ## Measure with up to ten million timers pending (ARGS="--sma
 
 bench-execution: setup ## Measure what executes (ARGS="--small", "--only idle,claim")
 	@$(PY) -m benchmarks.execution $(ARGS)
+
+bench-peers: setup ## Measure Chrono beside other job systems (ARGS="longtx --only chrono")
+	@$(PY) -m benchmarks.peers $(ARGS)
