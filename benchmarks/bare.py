@@ -92,7 +92,7 @@ def work_alone(bench: Rig, *, processes: int, seconds: float) -> dict[str, Any]:
         go.wait()
         begin, before = time.monotonic(), _cpu(bench, workers)
         time.sleep(seconds)
-        settled, cpu = sum(counted), _cpu(bench, workers) - before
+        settled, cpu = sum(counted[:]), _cpu(bench, workers) - before
         took = time.monotonic() - begin
         end.set()
         for worker in workers:

@@ -61,4 +61,4 @@ def measure(bench: Rig, *, around: float, held: float) -> dict[str, Any]:
 
 def _rate(conn: psycopg.Connection[Any], begin: Millis, end: Millis) -> int:
     [(runs,)] = conn.execute(RUNS, [begin, end]).fetchall()
-    return round(runs * 1000 / (end - begin))
+    return round(int(runs) * 1000 / (end - begin))
