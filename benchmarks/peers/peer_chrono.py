@@ -73,7 +73,7 @@ class PEER(Peer):
         )
 
     async def run_again(self, ns: Sequence[int]) -> None:
-        # No more than each standing job once an instant, so their runs differ.
+        # Each standing job once an instant at most, so that all runs differ.
         self.moment = max(self.moment + 1, int(time.time() * 1000))
         timers = [self._timer(n) for n in ns]
         horizon = store.read_instant(self.conn).horizon
