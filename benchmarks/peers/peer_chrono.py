@@ -59,8 +59,8 @@ class PEER(Peer):
         )
 
     async def open(self) -> None:
-        self.conn = raw_connection()
-        self.standing = [job for (job,) in self.conn.execute(STANDING_JOBS).fetchall()]
+        rows = raw_connection().execute(STANDING_JOBS).fetchall()
+        self.standing = [job for (job,) in rows]
         self.moment = 0
 
     async def one(self, n: int, at: float | None = None) -> None:
@@ -76,13 +76,13 @@ class PEER(Peer):
         # Each standing job once an instant at most, so that all runs differ.
         self.moment = max(self.moment + 1, int(time.time() * 1000))
         timers = [self._timer(n) for n in ns]
-        horizon = store.read_instant(self.conn).horizon
-        insert_near_or_far(self.conn, timers, horizon)
-        store.notify_leaders(self.conn, partitions=range(PARTITIONS))
+        conn = raw_connection()
+        insert_near_or_far(conn, timers, store.read_instant(conn).horizon)
+        store.notify_leaders(conn, partitions=range(PARTITIONS))
 
     async def ready(self) -> None:
         end = time.monotonic() + FIRED_SECONDS
-        while self.conn.execute(DUE).fetchone() != (False,):
+        while raw_connection().execute(DUE).fetchone() != (False,):
             if time.monotonic() > end:
                 raise SystemExit("no scheduler fires")
             await asyncio.sleep(0.05)
@@ -111,7 +111,10 @@ class PEER(Peer):
 
 
 async def _create(definitions: Sequence[Definition]) -> None:
-    """Create jobs, each transaction again where it is told to try again."""
+    """Create jobs, each transaction again where it is told to try again.
+
+    The server may have ended the session of one that was told so.
+    """
     for batch in batched(definitions, BATCH):
         while True:
             try:
