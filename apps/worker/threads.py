@@ -14,9 +14,13 @@ class Threads(ThreadPoolExecutor):
     def __init__(self, size: int) -> None:
         super().__init__(size, "task")
         self._sessions: set[Connection] = set()
+        self._ended = False
 
     def keep(self, conn: Connection) -> None:
-        """Have a session of one of the threads closed when they end."""
+        """Have a session of one of the threads closed when they end, at once if so."""
+        if self._ended:
+            conn.close()
+            return
         self._sessions = {one for one in self._sessions if not one.closed} | {conn}
 
     def end(self) -> None:
@@ -24,6 +28,7 @@ class Threads(ThreadPoolExecutor):
 
         One in the middle of a transaction gets an error, and rolls back.
         """
+        self._ended = True
         self.shutdown(wait=False, cancel_futures=True)
         for conn in self._sessions:
             if conn.closed:

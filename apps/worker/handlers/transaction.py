@@ -84,10 +84,10 @@ class TransactionCall:
 
         try:
             django_session.renew()
+            self._threads.keep(django_session.raw_connection())
             if execution.prepared.once:
                 _mark(execution)
             with django_session.enclose(committed=commit) as conn:
-                self._threads.keep(conn)
                 transaction = _open(conn, execution)
                 begun = True
                 with django_session.refuse_writes_elsewhere():
