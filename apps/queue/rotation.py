@@ -33,13 +33,17 @@ class Rotation:
     def step(self, conn: Connection, *, current: int, now: Millis) -> int:
         """Rotate, move leftovers and truncate where due; return the current slice.
 
-        An idle ring costs one statement that writes nothing.
+        A slice that was current is left alone until the next step: leaders insert there
+        until they have looked. An idle ring costs one statement that writes nothing.
         """
         sizes = store.measure_slices(conn)
+        known = current
         worn = sizes[current] >= LARGE or now - self.published_at >= OLD
         if sizes[current] and worn:
             current = self._turn(conn, current=current, sizes=sizes, now=now)
-        for number in (n for n, size in sizes.items() if size and n != current):
+        for number, size in sizes.items():
+            if not size or number in (current, known):
+                continue
             if now >= self.rest_until.get(number, 0):
                 self._empty(conn, number=number, current=current, now=now)
         return current

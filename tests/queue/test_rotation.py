@@ -74,6 +74,19 @@ def test_an_emptied_slice_is_truncated_and_free_again(ring: Ring) -> None:
     assert ring.used() == set()
 
 
+def test_a_slice_that_was_current_is_left_to_leaders_that_have_not_looked(
+    ring: Ring,
+) -> None:
+    """Else their fire waits for its lock, for as long as a slow network makes it."""
+    ring.fill(0, 10)
+    ring.take(0)
+    keeper = Rotation(published_at=NOW)
+    assert keeper.step(ring.conn, current=0, now=NOW + OLD) == 1
+    assert ring.used() == {0}
+    assert keeper.step(ring.conn, current=1, now=NOW + OLD) == 1
+    assert ring.used() == set()
+
+
 def test_the_current_slice_is_not_truncated_under_its_writers(ring: Ring) -> None:
     ring.fill(0, 10)
     ring.take(0)

@@ -121,6 +121,7 @@ def test_leftovers_of_low_priority_move_on_and_the_ring_turns(world: World) -> N
         world.check()
     assert current == 20 % queue.SLICES
     assert world.value("SELECT slice FROM chrono_dispatch_state") == current
+    upkeep.do(ring.step, upkeep.conn, current=current, now=now)
     sizes = queue.measure_slices(upkeep.conn)
     assert {number for number, size in sizes.items() if size} == {current}
     assert {lease.run_id for lease in worker.claim(job, 100)} == set(kept)
