@@ -41,7 +41,7 @@ RATE = 40.0
 DRAIN_S = 900.0
 BESIDES_S = 400
 RETRIES = {"max_attempts": 50, "backoff": {"base_ms": 100, "cap_ms": 1_000}}
-SUCCESS, UNKNOWN, WORKER_LOST = 1, 6, 21
+SUCCESS, DEAD, UNKNOWN, WORKER_LOST, PROCESS_CRASH = 1, 3, 6, 21, 22
 TASKS = "tests.rigs.tasks,tests.rigs.effect_tasks"
 
 
@@ -70,6 +70,7 @@ class Seen:
     job: str
     key: str
     state: int
+    reason: int | None
     attempt: int
     lost: int
     """How many of its attempts lost their worker."""
@@ -185,16 +186,23 @@ class Rig:
         """Return all runs."""
         rows = self.conn.execute(
             """
-            SELECT j.key, r.id::text, r.state, r.attempt, count(a.attempt)
+            SELECT j.key, r.id::text, r.state, r.reason, r.attempt, count(a.attempt)
             FROM chrono_run r JOIN chrono_job j ON j.id = r.job_id
             LEFT JOIN chrono_attempt a ON a.run_id = r.id AND a.reason = %s
-            GROUP BY 1, 2, 3, 4 ORDER BY 1
+            GROUP BY 1, 2, 3, 4, 5 ORDER BY 1
             """,
             [WORKER_LOST],
         ).fetchall()
         return [
-            Seen(job=job, key=key, state=state, attempt=attempt, lost=lost)
-            for job, key, state, attempt, lost in rows
+            Seen(
+                job=job,
+                key=key,
+                state=state,
+                reason=reason,
+                attempt=attempt,
+                lost=lost,
+            )
+            for job, key, state, reason, attempt, lost in rows
         ]
 
     def deaths(self) -> Counter[str]:
@@ -231,9 +239,24 @@ def check(rig: Rig) -> Findings:
         kind: [one for one in runs if one.job.startswith(f"{kind}-")] for kind in KINDS
     }
     for kind, effects in ((TX, rig.rows()), (HOOK, rig.received())):
+        guilty: dict[str, int] = {}
         for run in of[kind]:
-            findings.require(run.state == SUCCESS, f"{run.job} ended as {run.state}")
+            if (run.state, run.reason) == (DEAD, PROCESS_CRASH):
+                # In three processes that died it is taken for the cause, and has had
+                # no effect, or the one before the third died.
+                guilty[run.job] = effects[run.key]
+                continue
+            findings.require(
+                run.state == SUCCESS, f"{run.job} ended as {run.state}, {run.reason}"
+            )
             _require_once(findings, run, effects[run.key])
+        for job, count in guilty.items():
+            if count > (kind == HOOK):
+                findings.double(f"{job}, dead, {count} times")
+        findings.require(
+            len(guilty) <= 1 + rig.plan.runs // 100,
+            f"{len(guilty)} runs of {kind} were taken for the cause of deaths",
+        )
         strange = set(effects) - {run.key for run in of[kind]}
         findings.require(not strange, f"{len(strange)} effects of {kind} of no run")
         hit = sum(run.lost > 0 for run in of[kind])
