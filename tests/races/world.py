@@ -285,7 +285,7 @@ class World:
     def now(self) -> Millis:
         """Return the database's time."""
         return self.value(
-            "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+            "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
         )
 
     def value(self, text: str, params: Sequence[Any] = ()) -> Any:
