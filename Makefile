@@ -45,7 +45,8 @@ migrations: setup ## Look whether the migrations say all that the models say
 		makemigrations --settings tests.settings --check --dry-run
 
 collect: setup ## Look whether each test's file can be imported
-	@$(PY) -m pytest -q -p no:randomly --collect-only >/dev/null
+	@said=$$($(PY) -m pytest -q -p no:randomly --collect-only 2>&1) || \
+		{ echo "$$said" | grep -v "::"; exit 1; }
 
 openapi: setup ## Write docs/openapi.json anew from the views
 	@$(PY) manage.py spectacular --settings tests.settings --format openapi-json \

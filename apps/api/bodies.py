@@ -70,6 +70,16 @@ def text(body: Mapping[str, Any], name: str, *, most: int) -> str:
     return check_text(value, field=name, most=most, least=0, lines=True)
 
 
+def flag(body: Mapping[str, Any], name: str) -> bool:
+    """Return a switch, False where it is left out or null."""
+    value = body.get(name)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise BadValue(f"{name} is true or false.", field=name)
+    return value
+
+
 def whole(
     body: Mapping[str, Any], name: str, *, least: int, most: int, default: int
 ) -> int:

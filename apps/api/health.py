@@ -31,7 +31,7 @@ MOST_BREACHES = 100
 
 _OPEN = (
     "process {0.pid} of the database's server has held a snapshot for "
-    "{0.seconds} s: dead rows stay until it ends"
+    "{0.seconds} s: dead rows stay until it ends; pg_terminate_backend({0.pid}) ends it"
 )
 _migrated = False
 

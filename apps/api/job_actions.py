@@ -20,7 +20,6 @@ from apps.jobs.manual import UNSET, run_now
 from apps.runs import selectors as runs
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Scope
-from chrono.rules.errors import BadValue
 from chrono.rules.instants import format_instant
 from chrono.rules.states import priority_from_name
 
@@ -59,9 +58,7 @@ class RunNow(ApiView):
         reason = bodies.take_reason(fields)
         priority = fields.get("priority")
         wanted = None if priority is None else priority_from_name(priority)
-        beside = fields.get("beside", False)
-        if not isinstance(beside, bool):
-            raise BadValue("beside is true or false.", field="beside")
+        beside = bodies.flag(fields, "beside")
 
         def effect() -> Response:
             made = run_now(

@@ -132,9 +132,7 @@ class Redrive(ApiView):
         reason = bodies.take_reason(fields)
         payload = fields.get("payload", UNSET)
         fields = bodies.given(fields, but="")
-        dry_run = fields.get("dry_run", False)
-        if not isinstance(dry_run, bool):
-            raise BadValue("dry_run is true or false.", field="dry_run")
+        dry_run = bodies.flag(fields, "dry_run")
         wanted = Wanted(
             ids=_ids(fields) if "ids" in fields else None,
             filter=_filter(fields["filter"]) if "filter" in fields else None,

@@ -70,9 +70,7 @@ class Backfills(ApiView):
         fields = bodies.fields(request, known=_FIELDS)
         reason = bodies.take_reason(fields)
         fields = bodies.given(fields, but="")
-        dry_run = fields.get("dry_run", False)
-        if not isinstance(dry_run, bool):
-            raise BadValue("dry_run is true or false.", field="dry_run")
+        dry_run = bodies.flag(fields, "dry_run")
         wanted = backfill.Range(
             start=_instant(fields, "from"),
             end=_instant(fields, "to"),

@@ -189,7 +189,8 @@ def _refuse_another(opened: Open, job: Job) -> None:
     if len(live) >= (policy_of(definition).max_concurrent_runs or 1):
         raise RunUnderWay(
             f"The job may have no more runs at once than it has: /runs/{live[0]} is "
-            "under way. Wait for its end, or ask for a run beside it."
+            "under way. Wait for its end or cancel it; POST /jobs/{id}/run with "
+            "`beside` true runs the job all the same."
         )
 
 

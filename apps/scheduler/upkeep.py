@@ -74,9 +74,10 @@ class Upkeep(Keeper):
         conn, now = self.session(), self._clock.now()
         self._tend(conn, now)
         if self._is_due("watch", watch.EVERY, now):
+            begun = self._clock.now()
             noticed = self._watch.step(conn, actor=ACTOR, now=now)
             # An old snapshot makes it slow: dead rows are in its way, and stay there.
-            took = self._clock.now() - now
+            took = self._clock.now() - begun
             self._done["watch"] += max(0, took * WATCH_REST - watch.EVERY)
             if noticed:
                 log.warning("%s events of jobs were noted", noticed)

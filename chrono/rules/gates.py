@@ -64,8 +64,8 @@ def limits_of(
 ) -> tuple[Gate, ...]:
     """Return the gates that each run of a job has to pass, in their order.
 
-    Those of its tenant's quotas come after its own of the same kind: who waits for the
-    many keeps nobody's place.
+    Those of its tenant's quotas come after its own of the same kind: who waits for its
+    tenant's turn has its key's place already.
     """
     gates = []
     key = policy.concurrency_key

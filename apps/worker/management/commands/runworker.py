@@ -18,7 +18,8 @@ from chrono.rules.errors import ChronoError
 
 GIVE_WAY = 5
 """By how much a worker is nicer than a scheduler beside it: what is due is made ready
-first. Of 50,000 timers of an instant on two cores all were after 5 s in place of 12."""
+first. Of 50,000 just made timers of an instant, on two cores, all were after 3.4 s in
+place of 4.1, and executed after 5.4 in place of 5.1 (medians of four)."""
 
 
 class Command(BaseCommand):
