@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework.request import Request
 
 from apps.api.errors import BadBody
+from apps.jobs.definition import Definition, check_names, parse_definition
 from apps.jobs.errors import UnknownField
 from apps.jobs.json_value import check_text
 from chrono.rules.errors import BadInstant, BadValue
@@ -43,6 +44,15 @@ def given(body: Mapping[str, Any], *, but: str) -> dict[str, Any]:
     return {
         name: value for name, value in body.items() if value is not None or name == but
     }
+
+
+def definition(body: Mapping[str, Any]) -> Definition:
+    """Return the job that a body describes; raises what parse_definition does.
+
+    Names are looked at before what is null is left out, or a wrong one would pass.
+    """
+    check_names(body)
+    return parse_definition(given(body, but="payload"))
 
 
 def take_reason(body: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from apps.api.errors import problem_of, status_of
 from apps.api.job_shapes import MOST_IN_BATCH
 from apps.api.view import ApiView
 from apps.jobs.applying import apply_each
-from apps.jobs.definition import Definition, parse_definition
+from apps.jobs.definition import Definition
 from apps.jobs.editing import Outcome
 from apps.tenants.actor import Scope
 from chrono.rules.errors import BadValue, ChronoError
@@ -70,7 +70,7 @@ def _parse(item: object) -> Definition | ChronoError:
     if not isinstance(item, Mapping):
         return BadValue("A job is an object: {…}.")
     try:
-        return parse_definition(bodies.given(item, but="payload"))
+        return bodies.definition(item)
     except ChronoError as error:
         return error
 

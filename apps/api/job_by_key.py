@@ -12,7 +12,6 @@ from apps.api.job_shapes import header
 from apps.api.view import ApiView
 from apps.jobs import selectors
 from apps.jobs.applying import put_job
-from apps.jobs.definition import parse_definition
 from apps.jobs.errors import JobNotFound, VersionConflict
 from apps.jobs.json_value import check_text
 from apps.runtime.django_session import raw_connection
@@ -60,7 +59,7 @@ class JobByKey(ApiView):
         reason = bodies.take_reason(fields)
         if fields.setdefault("key", key) != key:
             raise BadValue("The key is the one in the address.", field="key")
-        definition = parse_definition(bodies.given(fields, but="payload"))
+        definition = bodies.definition(fields)
         if "If-Match" in request.headers and version is None:
             _must_be_there(definition.key, tenant=self.tenant)
         outcome = put_job(

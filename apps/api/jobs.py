@@ -15,7 +15,7 @@ from apps.api.job_shapes import header
 from apps.api.parsers import MERGE_PATCH
 from apps.api.view import ApiView
 from apps.jobs import commands, selectors
-from apps.jobs.definition import MOST_TAGS, check_tag, parse_definition
+from apps.jobs.definition import MOST_TAGS, check_tag
 from apps.jobs.store import Chosen
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Scope
@@ -111,7 +111,7 @@ class Jobs(ApiView):
         """
         fields = bodies.mapping(request)
         reason = bodies.take_reason(fields)
-        definition = parse_definition(bodies.given(fields, but="payload"))
+        definition = bodies.definition(fields)
 
         def effect() -> Response:
             outcome = commands.create_job(

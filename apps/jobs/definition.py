@@ -151,7 +151,7 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
     """
     if not isinstance(data, Mapping):
         raise BadValue("A definition is an object with named fields.")
-    _check_names(data)
+    check_names(data)
     schedule = _schedule(data)
     policies = _policy(data, schedule)
     return Definition(
@@ -204,7 +204,8 @@ def check_tag(value: object, *, field: str = "tags") -> str:
     )
 
 
-def _check_names(data: Mapping[str, Any]) -> None:
+def check_names(data: Mapping[str, Any]) -> None:
+    """Raise UnknownField or NotSupportedYet for a field that no definition has."""
     for name in data:
         if name in FIELDS:
             continue

@@ -10,7 +10,7 @@ start that somebody chose.
 from collections.abc import Mapping
 from typing import Any
 
-from apps.jobs.definition import Definition, parse_definition
+from apps.jobs.definition import Definition, check_names, parse_definition
 from apps.jobs.public import READ_ONLY, definition_fields, has_chosen_start
 from apps.jobs.store import Job
 from chrono.rules.errors import BadValue, ChronoError
@@ -36,6 +36,7 @@ def patched(job: Job, patch: Mapping[str, Any]) -> Definition:
     for name in READ_ONLY:
         if name in patch:
             raise BadValue(f"{name} is not changed by a patch.", field=name)
+    check_names(patch)
     base = definition_fields(job)
     _drop_schedule(base, patch, job)
     _drop_jitter(base, patch, job)

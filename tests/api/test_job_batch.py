@@ -49,6 +49,7 @@ def test_jobs_are_made_changed_and_left(client):
         (item("bad", interval="soon"), None, "/interval"),
         (item("bad", cron="* * * * *"), None, None),
         (item("bad", colour="red"), "unknown_field", "/colour"),
+        (item("bad", colour=None), "unknown_field", "/colour"),
         (item("job-0", interval="3h"), "bad_value", "/key"),
         ("job", "bad_value", None),
         (None, "bad_value", None),

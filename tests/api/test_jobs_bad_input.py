@@ -301,6 +301,7 @@ def test_an_unknown_field_is_answered_with_the_one_that_is_meant(refuses):
     refuses({**GOOD, "tmezone": "UTC"}, 422, "/tmezone", "is it timezone?")
     refuses({**GOOD, "schedule": {}}, 422, "/schedule", code="unknown_field")
     refuses({**GOOD, "id": "x"}, 422, "/id", code="unknown_field")
+    refuses({**GOOD, "colour": None}, 422, "/colour", code="unknown_field")
     refuses({**GOOD, "tenant": 2}, 422, "/tenant", code="unknown_field")
     refuses({**GOOD, "version": 1}, 422, "/version", code="unknown_field")
     refuses({**GOOD, "x" * 5000: 1}, 422, "/" + "x" * 60, code="unknown_field")

@@ -47,6 +47,12 @@ def test_what_is_not_named_stays():
     assert after({"name": "New"}, **fields) == {**before, "name": "New"}
 
 
+@pytest.mark.parametrize("name", ["", "colour", "Queue"])
+def test_a_name_that_no_definition_has_is_refused_with_null_too(name):
+    with pytest.raises(UnknownField):
+        after({name: None}, interval="1h")
+
+
 def test_null_gives_a_field_its_default():
     patch = {"queue": None, "priority": None, "payload": None, "timezone": None}
     fields = after(
