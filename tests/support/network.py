@@ -24,6 +24,8 @@ LOOK_EVERY_S = 0.02
 LINGER_NOT = struct.pack("ii", 1, 0)
 LINE_HOLDS, PACKET = 8_192, 536
 NAME = b"application_name\0"
+BIND = b"B"
+"""What a message with a statement's values begins with."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +40,7 @@ class Way:
     held: int = 0
     """How many bytes wait, or waited, for a release."""
     trap: float = math.inf
-    """So many bytes at once have all links held, these bytes first."""
+    """So many bytes of a statement's values have all links held, these bytes first."""
     room: float = math.inf
     """How many bytes more are taken from the source."""
     passed: int = 0
@@ -126,7 +128,11 @@ class Network:
 
     def trap(self, name: str, size: int, *, later: bool = True) -> None:
         """Hold everything, and later links unless told, as soon as one of these
-        applications sends so many bytes at once, which are held themselves."""
+        applications sends a statement's values, so many bytes at once, which are held
+        themselves.
+
+        A statement's text, which is sent once and changes nothing, is let through.
+        """
 
         def trap() -> None:
             self._trap_later = later
@@ -269,7 +275,7 @@ class Network:
         if self.bytes_a_second:
             async with self._line:
                 await asyncio.sleep(len(data) / (self.bytes_a_second or math.inf))
-        if len(data) >= way.trap:
+        if len(data) >= way.trap and data.startswith(BIND):
             self._spring()
         if not way.open.is_set():
             way.held += len(data)
