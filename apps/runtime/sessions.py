@@ -13,6 +13,7 @@ Hot, firing, leader and listener sessions need Postgres itself: a pooler in tran
 mode would lend the locks, settings and prepared statements of one client to another.
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,9 +26,15 @@ from apps.runtime import arrays
 from chrono.rules.errors import ChronoError
 
 CONNECT_TIMEOUT_S = 5
+REFUSED_FOR_S = 0.25
+"""So long nobody else in this process asks a server again that gave no session. Each of
+its sessions comes back by itself; together they would be a storm."""
 OLDEST_SERVER = 150000
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+_refused: dict[str, tuple[float, str]] = {}
+"""By address, until when it is not asked again, and what was said."""
 
 # Keepalives with client_connection_check_interval free a cut session in mid-statement;
 # neither alone does.
@@ -148,15 +155,23 @@ def connect(
 
     Raises :class:`PooledSession` where ``direct`` is asked for and a pooler answers,
     :class:`SettingRefused` where a setting did not take, :class:`ServerTooOld`, and
-    ``psycopg.OperationalError`` where nobody answers within five seconds.
+    ``psycopg.OperationalError`` where nobody answers within five seconds, or another
+    session of this process just met with that.
     """
-    conn: Connection = psycopg.connect(
-        url,
-        autocommit=True,
-        application_name=name,
-        connect_timeout=CONNECT_TIMEOUT_S,
-        target_session_attrs="read-write",
-    )
+    until, why = _refused.get(url, (0.0, ""))
+    if time.monotonic() < until:
+        raise psycopg.OperationalError(why)
+    try:
+        conn: Connection = psycopg.connect(
+            url,
+            autocommit=True,
+            application_name=name,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            target_session_attrs="read-write",
+        )
+    except psycopg.OperationalError as error:
+        _refused[url] = time.monotonic() + REFUSED_FOR_S, str(error)
+        raise
     try:
         if direct:
             refuse_pooler(conn)

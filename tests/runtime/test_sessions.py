@@ -1,7 +1,9 @@
 """Sessions are set to what safety depends on, and refused where they cannot be."""
 
 import threading
+import time
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
@@ -195,3 +197,30 @@ def test_the_server_ends_a_leader_that_is_silent_inside_a_transaction(
 def test_nobody_there_is_an_operational_error(unused_port: int) -> None:
     with pytest.raises(psycopg.OperationalError):
         connect_hot(f"postgres://chrono@127.0.0.1:{unused_port}/none", name="test")
+
+
+def test_a_server_that_gave_no_session_is_left_alone_for_a_moment(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = psycopg.conninfo.make_conninfo(dsn, dbname="chrono_of_nobody")
+    asked = []
+
+    def ask(url: str, **options: Any) -> Connection:
+        asked.append("missing" if url == missing else "there")
+        return real(url, **options)
+
+    real = psycopg.connect
+    monkeypatch.setattr(sessions, "_refused", {})
+    monkeypatch.setattr(psycopg, "connect", ask)
+    now = time.monotonic()
+    monkeypatch.setattr(sessions.time, "monotonic", lambda: now)
+    for _ in range(3):
+        with pytest.raises(psycopg.OperationalError, match="chrono_of_nobody"):
+            connect_hot(missing, name="test")
+    assert asked == ["missing"]
+    connect_hot(dsn, name="test").close()
+    assert asked[-1] == "there"
+    now += sessions.REFUSED_FOR_S
+    with pytest.raises(psycopg.OperationalError, match="chrono_of_nobody"):
+        connect_hot(missing, name="test")
+    assert asked.count("missing") == 2

@@ -24,7 +24,7 @@ SHORT_STOP_S = 2.5
 """Less than the four seconds after which the server ends a silent leader's session."""
 TRIES = 8
 UPKEEP = "chrono upkeep"
-CROWDED, ROOM = 500, 8_000
+CROWDED, ROOM = 1_200, 8_000
 FLAPPING_S, FLAPPED_EVERY_S = 120.0, 3.0
 HERD, HERD_AFTER_S, FEW = 10_000, 20, 60
 TRAMPLED_AFTER_S = 0.2
