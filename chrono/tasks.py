@@ -173,9 +173,9 @@ class Context:
                 "In a coroutine, once() takes a coroutine function, and is awaited: a "
                 "plain function would hold up the worker's event loop."
             )
-        if self._is_for_a_test():
+        onces = self.onces
+        if onces is None:
             return function(*arguments)
-        onces = self._onces()
         done = onces.take(key, per=per, ttl=ttl)
         if done is not None:
             return done.result
@@ -188,16 +188,6 @@ class Context:
             raise
         return onces.finish(key, result, per=per, ttl=ttl)
 
-    def _is_for_a_test(self) -> bool:
-        return self.onces is None and self.notes is None
-
-    def _onces(self) -> Once:
-        if self.onces is None:
-            raise RuntimeError(
-                "once() is not to be had in a process of its own: leave isolation out."
-            )
-        return self.onces
-
     async def _once_async(
         self,
         key: str,
@@ -206,9 +196,9 @@ class Context:
         per: Per,
         ttl: str,
     ) -> Any:
-        if self._is_for_a_test():
+        onces = self.onces
+        if onces is None:
             return await function(*arguments)
-        onces = self._onces()
         done = await asyncio.to_thread(onces.take, key, per=per, ttl=ttl)
         if done is not None:
             return done.result

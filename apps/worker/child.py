@@ -22,10 +22,11 @@ from typing import Any
 from django.db import close_old_connections
 
 from apps.worker import frames
+from apps.worker.asks import Asker
 from apps.worker.handlers.function import failure_of
 from apps.worker.notebook import checkpoint_text, progress_of
 from apps.worker.storable import storable_error, storable_result
-from chrono.tasks import Context, Missed, Registry, Task
+from chrono.tasks import Context, Missed, OnceBusy, Registry, Task
 
 TICK_S = 0.25
 """How often what a handler tells is sent on."""
@@ -57,6 +58,7 @@ class _Child:
         self._sending = threading.Lock()
         self._orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._notes: _Notes | None = None
+        self._asker: Asker | None = None
         self._context: Context | None = None
         self._cancel: Callable[[], None] | None = None
 
@@ -69,6 +71,8 @@ class _Child:
             notes, self._notes = self._notes, None
             if notes is not None:
                 notes.flush()
+            if self._asker is not None:
+                self._asker.close()
             self._context = self._cancel = None
             self._send(answer)
 
@@ -94,8 +98,12 @@ class _Child:
         if message["do"] == "run":
             # Made here, so that a cancel right behind it finds it.
             self._notes = _Notes(self._send)
-            self._context = context_of(message["context"], self._notes)
+            self._asker = Asker(self._send)
+            self._context = context_of(message["context"], self._notes, self._asker)
             self._orders.put(message)
+        elif message["do"] == "answer":
+            if self._asker is not None:
+                self._asker.hear(message)
         elif message["do"] == "cancel":
             if self._context is not None:
                 self._context.cancelled = True
@@ -123,7 +131,8 @@ class _Child:
         except BaseException as error:  # noqa: BLE001  (whatever a task raises)
             unbound()
             failure = failure_of(error)
-            return _failed(failure.kind, failure.message, reusable=_is_sound())
+            answer = _failed(failure.kind, failure.message, reusable=_is_sound())
+            return answer | {"busy": isinstance(error, OnceBusy)}
         unbound()
         close_old_connections()
         return {
@@ -192,7 +201,7 @@ class _Notes:
             self.flush()
 
 
-def context_of(fields: dict[str, Any], notes: _Notes) -> Context:
+def context_of(fields: dict[str, Any], notes: _Notes, asker: Asker) -> Context:
     """Return the context that a worker described."""
     missed = fields.pop("missed")
     return Context(
@@ -200,6 +209,7 @@ def context_of(fields: dict[str, Any], notes: _Notes) -> Context:
         | {
             "scheduled_for": datetime.fromisoformat(fields["scheduled_for"]),
             "notes": notes,
+            "onces": asker,
             "missed": missed
             and Missed(
                 first=datetime.fromisoformat(missed["first"]),

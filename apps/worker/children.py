@@ -69,8 +69,11 @@ class Child:
 
     def cancel(self) -> None:
         """Tell it that what it executes is called off."""
-        with contextlib.suppress(OSError, RuntimeError):
-            self._writer.write(frames.pack({"do": "cancel"}))
+        self._tell({"do": "cancel"})
+
+    def answer(self, message: dict[str, Any]) -> None:
+        """Tell it what it asked for; nobody hears it once it is gone."""
+        self._tell(message)
 
     def kill(self) -> None:
         """End it and all that it has started, at once."""
@@ -94,6 +97,10 @@ class Child:
         said = self.output.tail()[-TOLD:]
         words = f"The process of the task {how}."
         return f"{words}\nThe last that it printed:\n{said}" if said else words
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError, RuntimeError):
+            self._writer.write(frames.pack(message))
 
 
 class Children:

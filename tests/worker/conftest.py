@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
+from tests.worker.support import heard
+
 
 @pytest.fixture
 def start(dsn) -> Iterator:
@@ -33,3 +35,15 @@ def start(dsn) -> Iterator:
             process.kill()
         process.wait(10)
         process.stdout.close()
+
+
+@pytest.fixture
+def worker(start):
+    """Starts a worker that knows the isolated tasks, and lends it once it is there."""
+
+    def begin(*arguments):
+        process = start(*arguments, CHRONO_TASK_MODULES="tests.worker.isolated")
+        heard(process, "worker starts")
+        return process
+
+    return begin

@@ -143,3 +143,76 @@ def speak(payload, ctx):
     print("a printed line")
     if payload:
         os._exit(4)
+
+
+# What is done once: each effect is a line of the file that the payload names.
+
+
+def _effect(path, text):
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(f"{text}\n")
+
+
+def _charge(payload, attempt):
+    _effect(payload["file"], f"charge {attempt} {os.getpid()}")
+    if payload.get("die") == "in it" and attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if payload.get("wait"):
+        # Until the test opens the other end.
+        open(payload["wait"], "rb").close()
+    return {"charged": (attempt,)}
+
+
+def _end(payload, attempt):
+    if payload.get("die") == "behind it" and attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if payload.get("die") == "by raising" and attempt == 1:
+        raise ValueError("after the charge")
+
+
+@chrono.task(name="pay", **isolated)
+def pay(payload, ctx):
+    per = payload.get("per", "run")
+    told = [ctx.once("charge", _charge, payload, ctx.attempt, per=per)]
+    _end(payload, ctx.attempt)
+    return [*told, ctx.once("charge", _charge, payload, ctx.attempt, per=per)]
+
+
+@chrono.task(name="pay_async", **isolated)
+async def pay_async(payload, ctx):
+    async def charge():
+        await asyncio.sleep(0)
+        return _charge(payload, ctx.attempt)
+
+    told = [await ctx.once("charge", charge)]
+    _end(payload, ctx.attempt)
+    return [*told, await ctx.once("charge", charge)]
+
+
+@chrono.task(name="misuse", **isolated)
+def misuse(payload, ctx):
+    def fail():
+        raise KeyError("not done")
+
+    said = []
+    for call in (
+        lambda: ctx.once("a", fail),
+        lambda: ctx.once("a", int, ttl="59s"),
+        lambda: ctx.once("a\n", int),
+    ):
+        try:
+            call()
+        except (KeyError, ValueError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return [*said, ctx.once("a", set)]
+
+
+@chrono.task(name="late", **isolated)
+def late(payload, ctx):
+    _effect(payload["file"], "begun")
+    open(payload["wait"], "rb").close()
+    try:
+        ctx.once("charge", _effect, payload["file"], "charged")
+    except chrono.RunCancelled:
+        _effect(payload["file"], "called off")
+        raise

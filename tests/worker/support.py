@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import psutil
 
 from apps.worker.config import Config
 from apps.worker.egress import parse_openings
@@ -166,3 +170,27 @@ def offered_again(
             """,
             {"run": run},
         )
+
+
+def heard(process: subprocess.Popen[str], words: str) -> str:
+    """Wait for a line of the worker's output that holds these words; return it."""
+    assert process.stdout is not None
+    while words not in (line := process.stdout.readline()):
+        assert process.poll() is None
+    return line
+
+
+def stopped(process: subprocess.Popen[str]) -> str:
+    """Stop a worker that is to end clean; return what it had said."""
+    process.send_signal(signal.SIGTERM)
+    text, _ = process.communicate(timeout=20)
+    assert process.returncode == 0, text
+    return text
+
+
+def gone(pid: int) -> bool:
+    """Tell whether a process has ended, or waits for nothing but to be buried."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -13,22 +13,19 @@ from apps.runs.cancel import cancel
 from chrono.rules.keys import scheduled_for_of
 from chrono.rules.states import Reason, RunState
 from tests.support.seed import make_job, make_ready
-from tests.worker.support import count, offered_again, settled, wait_for, waiting
+from tests.worker.support import (
+    count,
+    gone,
+    heard,
+    offered_again,
+    settled,
+    stopped,
+    wait_for,
+    waiting,
+)
 
 ONCE = {"max_attempts": 1}
 AT_ONCE = {"max_attempts": 4, "backoff": {"base_ms": 0, "cap_ms": 0}}
-
-
-@pytest.fixture
-def worker(start):
-    """Starts a worker that knows the isolated tasks, and lends it once it is there."""
-
-    def begin(*arguments):
-        process = start(*arguments, CHRONO_TASK_MODULES="tests.worker.isolated")
-        heard(process, "worker starts")
-        return process
-
-    return begin
 
 
 def task_job(conn, name, *, payload=None, retry_policy=ONCE, **limits):
@@ -40,28 +37,6 @@ def attempts(conn):
     return conn.execute(
         "SELECT reason, error FROM chrono_attempt ORDER BY run_id, attempt"
     ).fetchall()
-
-
-def heard(process, words):
-    """Wait for a line of the worker's output that holds these words; return it."""
-    while words not in (line := process.stdout.readline()):
-        assert process.poll() is None
-    return line
-
-
-def stopped(process):
-    process.send_signal(signal.SIGTERM)
-    text, _ = process.communicate(timeout=20)
-    assert process.returncode == 0, text
-    return text
-
-
-def gone(pid):
-    """Tell whether a process has ended, or waits for nothing but to be buried."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_isolated_runs_are_executed_and_leave_their_results(worker, connect):

@@ -369,10 +369,3 @@ def test_a_context_of_a_test_calls_each_time():
     ctx = Context(**facts, attempt=1, fence=1)
     assert [ctx.once("a", lambda: 5), ctx.once("a", lambda: 6)] == [5, 6]
     assert chrono.OnceBusy is OnceBusy
-
-
-def test_where_it_cannot_be_kept_it_is_refused_and_not_done():
-    facts = dict.fromkeys(("run_id", "key", "job_id", "scheduled_for"), "x")
-    ctx = Context(**facts, attempt=1, fence=1, notes=object())
-    with pytest.raises(RuntimeError, match="in a process of its own"):
-        ctx.once("a", lambda: 5)

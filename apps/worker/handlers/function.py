@@ -15,6 +15,8 @@ from chrono.rules.states import Reason
 from chrono.tasks import OnceBusy, Task
 
 BUSY_WAIT: Millis = 5 * SECOND
+COME_AGAIN = HandBack(wait=BUSY_WAIT, reason=Reason.DUPLICATE)
+"""Of an execution that found somebody else at what is done once."""
 TRACE_FRAMES = 8
 
 
@@ -59,7 +61,7 @@ def ending_of(error: BaseException, execution: Execution) -> Outcome:
     While somebody else is at what is done once, it comes again; unless it may not.
     """
     if isinstance(error, OnceBusy) and not execution.prepared.once:
-        return HandBack(wait=BUSY_WAIT, reason=Reason.DUPLICATE)
+        return COME_AGAIN
     return failure_of(error)
 
 

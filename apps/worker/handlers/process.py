@@ -4,10 +4,12 @@ import json
 import logging
 from typing import Any
 
+from apps.worker.asks import Answerer
 from apps.worker.child import describe
 from apps.worker.children import Child, Children, NoChild
 from apps.worker.execution import Execution, HandBack, Outcome, Success
 from apps.worker.frames import BadFrame
+from apps.worker.handlers.function import COME_AGAIN
 from apps.worker.tails import Tail
 from chrono.rules.instants import SECOND
 from chrono.rules.retry import FAILURE_KINDS, Failure
@@ -73,12 +75,28 @@ class ProcessCall:
             child.begin(order)
         except BadFrame as error:
             return Failure("bad_target", f"The payload cannot be sent: {error}."), True
-        while (said := await child.hear()) is not None:
-            if said.get("is") == "note":
-                _note(execution, said)
-            elif said.get("is") == "done":
-                return _outcome(said), said.get("reusable") is True
-        return Failure("process_crash", await child.obituary()), False
+        answerer = Answerer(child, execution.once)
+        said = await _hear_out(child, execution, answerer)
+        await answerer.over()
+        if said is None:
+            return Failure("process_crash", await child.obituary()), False
+        if said.get("busy") is True and not execution.prepared.once:
+            return COME_AGAIN, said.get("reusable") is True
+        return _outcome(said), said.get("reusable") is True
+
+
+async def _hear_out(
+    child: Child, execution: Execution, answerer: Answerer
+) -> dict[str, Any] | None:
+    """Return what a process says in the end; None where it is gone without."""
+    while (said := await child.hear()) is not None:
+        if said.get("is") == "note":
+            _note(execution, said)
+        elif said.get("is") == "ask":
+            answerer.begin(said)
+        elif said.get("is") == "done":
+            return said
+    return None
 
 
 def _keep_output(execution: Execution, child: Child) -> None:
