@@ -67,7 +67,7 @@ FIELDSETS: tuple[tuple[str, dict[str, Any]], ...] = (
             "fields": [
                 ("target_kind", "task"),
                 ("method", "url"),
-                ("timeout", "progress_deadline"),
+                ("timeout", "progress_deadline", "min_items_ok"),
                 "headers",
                 "payload",
                 ("queue", "priority"),
@@ -108,6 +108,7 @@ BLAMED = {
     "target.headers": "headers",
     "target.timeout": "timeout",
     "target.progress_deadline": "progress_deadline",
+    "target.min_items_ok": "min_items_ok",
     "target.name": "task",
     "target": "target_kind",
     "payload": "payload",
@@ -130,8 +131,8 @@ def _short(help_text: str = "", **options: Any) -> forms.CharField:
     )
 
 
-def _number(help_text: str) -> forms.IntegerField:
-    return forms.IntegerField(required=False, help_text=help_text)
+def _number(help_text: str, **options: Any) -> forms.IntegerField:
+    return forms.IntegerField(required=False, help_text=help_text, **options)
 
 
 def _choice(*words: str, **options: Any) -> forms.ChoiceField:
@@ -265,6 +266,11 @@ class JobForm(forms.Form):
     )
     progress_deadline = _short(
         "How long a task may tell neither progress nor a checkpoint.", max_length=200
+    )
+    min_items_ok = _number(
+        "A task whose result says a smaller items_ok, or none, has failed. 0 asks for "
+        "nothing.",
+        label="Items at least",
     )
     task = _short("The name of a Python task, for the kind task.", max_length=400)
     payload = forms.CharField(
@@ -425,11 +431,8 @@ class JobForm(forms.Form):
         given = self.cleaned_data
         if given.get("target_kind") == "task":
             task = {"kind": "task", "name": given.get("task", "")}
-            limits = ("timeout", "progress_deadline")
-            old = self._old_target()
-            # What has no field of its own here stays.
-            kept = {n: old[n] for n in ("min_items_ok",) if n in old}
-            return task | kept | {n: given[n] for n in limits if given.get(n)}
+            limits = ("timeout", "progress_deadline", "min_items_ok")
+            return task | {n: given[n] for n in limits if given.get(n)}
         target = {
             "kind": "http",
             "method": given.get("method", ""),
@@ -543,6 +546,7 @@ def initial_of(job: Job, *, clone: bool = False) -> dict[str, Any]:
         ),
         "timeout": target.get("timeout", ""),
         "progress_deadline": target.get("progress_deadline", ""),
+        "min_items_ok": target.get("min_items_ok", 0),
         "task": target.get("name", ""),
         "payload": ""
         if payload is None

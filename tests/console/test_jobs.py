@@ -104,17 +104,22 @@ def test_a_created_job_is_what_was_typed_and_who_did_it_is_known(client, conn):
 
 
 def test_the_limits_of_a_task_are_those_that_were_typed(client):
-    limits = {"timeout": "2h", "progress_deadline": "90s"}
+    limits = {"timeout": "2h", "progress_deadline": "90s", "min_items_ok": 3}
     answer = send(client, page("add"), **NEW, **limits)
     assert answer.status_code == 302
     job = job_at(answer.headers["Location"])
     task = {"kind": "task", "name": "tests.nothing"}
     assert job.definition.target == task | limits
-    form = client.get(page("change", job.id)).content.decode()
-    shown = fields_of(form)
-    assert (shown["timeout"], shown["progress_deadline"]) == ("2h", "90s")
-    refused = send(client, page("add"), **NEW, progress_deadline="1ms")
-    assert "progress_deadline is between" in refused.content.decode()
+    address = page("change", job.id)
+    shown = fields_of(client.get(address).content.decode())
+    assert {name: shown[name] for name in limits} == {
+        name: str(value) for name, value in limits.items()
+    }
+    # Each is taken back by a blank field, and zero items are none.
+    blank = {"timeout": "", "progress_deadline": "", "min_items_ok": "0"}
+    assert send(client, address, **blank).status_code == 302
+    assert job_at(address).definition.target == task
+    assert fields_of(client.get(address).content.decode())["min_items_ok"] == "0"
 
 
 def test_a_rate_is_typed_and_shown_as_a_number_in_a_time(client):
@@ -235,6 +240,10 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
         "timeout",
         "timeout is between",
     ),
+    ({"progress_deadline": "1ms"}, "progress_deadline", "progress_deadline is between"),
+    ({"min_items_ok": "-1"}, "min_items_ok", "from 0 to 1000000000"),
+    ({"min_items_ok": "1000000001"}, "min_items_ok", "from 0 to 1000000000"),
+    ({"min_items_ok": "some"}, "min_items_ok", "whole number"),
     ({"payload": "{oops"}, "payload", "no JSON"),
     ({"payload": "[NaN]"}, "payload", "NaN"),
     ({"payload": "[" * 100_000}, "payload", "nested too deep"),
@@ -351,6 +360,7 @@ def test_saving_what_is_shown_changes_nothing(client, make_job):
             {"cron": "@every 90s"},
             {"tags": ["payroll", "region:eu"]},
             POLICIES,
+            {"target": {"kind": "task", "name": "tests.nothing", "min_items_ok": 7}},
             {"cron": None, "fixed_delay": "5m", "ends_at": "2090-01-01T00:00:00Z"},
             {"cron": None, "interval": "5m", "starts_at": "2026-01-01T00:00:00Z"},
         )
