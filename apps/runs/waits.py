@@ -69,12 +69,17 @@ def _put_off(conn: Connection, row: RunRow, error: int | None) -> str:
 
 
 def _unknown_task(conn: Connection, row: RunRow) -> str:
-    task = worker_store.find_unknown_task(
+    unknown = worker_store.find_unknown_task(
         conn, job=row.job_id, revision=row.revision, queue=row.queue
     )
-    if task is None:
+    if unknown is None:
         return ""
-    return f" No worker that asks for its queue knows the task {task}."
+    task, queue = unknown
+    return (
+        f" No worker that asks for its queue knows the task {task}. Deploy the code "
+        "that has it to those workers, or start one that has it for the queue "
+        f"{queue}: runworker --queues {queue}."
+    )
 
 
 def _behind_gate(conn: Connection, row: RunRow) -> str:

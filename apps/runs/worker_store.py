@@ -210,8 +210,8 @@ def is_queue_served(conn: Connection, *, queue: str) -> bool:
 
 def find_unknown_task(
     conn: Connection, *, job: uuid.UUID, revision: int, queue: str | None
-) -> str | None:
-    """Return the name of a revision's task where no worker of the queue knows it.
+) -> tuple[str, str] | None:
+    """Return a revision's task and queue where no worker of the queue knows the task.
 
     ``queue`` None is the revision's own. None where a worker that beats knows it, where
     nobody asks for the queue, and for what is no task.
@@ -219,7 +219,7 @@ def find_unknown_task(
     rows = _SQL["find_unknown_task"].run(
         conn, {"job": job, "revision": revision, "queue": queue, "ttl": LEASE_TTL}
     )
-    return rows[0][0] if rows else None
+    return rows[0] if rows else None
 
 
 def list_orphans(conn: Connection, *, limit: int) -> list[Orphan]:

@@ -207,7 +207,9 @@ def test_d07_a_run_whose_task_nobody_knows_waits_and_says_so_until_somebody_does
             assert (ref, attempt) == (run, 1)
             assert wait_s > 50
             assert why(conn, run).endswith(
-                "No worker that asks for its queue knows the task billing.close."
+                ". No worker that asks for its queue knows the task billing.close. "
+                "Deploy the code that has it to those workers, or start one that has "
+                "it for the queue default: runworker --queues default."
             )
         offered_again(conn, run, 1)
     with running(dsn, {"billing.close": lambda payload: "closed"}):

@@ -3,7 +3,8 @@
 -- index: chrono_job_revision_key
 --
 -- A worker of an earlier release does not say what it knows.
-SELECT r.target ->> 'name' FROM chrono_job_revision r
+SELECT r.target ->> 'name', coalesce(%(queue)s::text, r.queue)
+FROM chrono_job_revision r
 WHERE r.job_id = %(job)s::uuid AND r.revision = %(revision)s::integer
     AND r.target ->> 'kind' = 'task' AND NOT (
         SELECT bool_or(w.tasks IS NULL OR r.target ->> 'name' = ANY(w.tasks))
