@@ -38,20 +38,12 @@ class Batch(ApiView):
         body = bodies.fields(request, known=("items", "reason"))
         reason = bodies.take_reason(body)
         parsed = [_parse(item) for item in _items(body)]
-        made = iter(
-            apply_each(
-                [one for one in parsed if isinstance(one, Definition)],
-                tenant=self.tenant,
-                actor=self.actor,
-                reason=reason,
-            )
-        )
-        found = [next(made) if isinstance(one, Definition) else one for one in parsed]
-        path = request.path
+        found = apply_each(parsed, tenant=self.tenant, actor=self.actor, reason=reason)
         return Response(
             {
                 "results": [
-                    _result(n, one, found[n], path=path) for n, one in enumerate(parsed)
+                    _result(n, *one, path=request.path)
+                    for n, one in enumerate(zip(parsed, found, strict=True))
                 ]
             }
         )

@@ -70,7 +70,7 @@ def apply(
 
 
 def apply_each(
-    wanted: Sequence[Definition],
+    wanted: Sequence[Definition | ChronoError],
     *,
     tenant: int | None = None,
     actor: Actor = COMMAND,
@@ -80,22 +80,34 @@ def apply_each(
     """Make the jobs with these keys what is wanted, each for itself.
 
     Returns what became of each, in order, or why it was refused, which keeps no other
-    back; of JobsBusy it is not known whether it was done. Raises Forbidden and
-    TenantNotFound.
+    back; of JobsBusy it is not known whether it was done. What is refused already is in
+    the list as its error. Raises Forbidden and TenantNotFound.
     """
     actor.require(Scope.WRITE)
     tenant = tenant_of(actor, tenant)
-    found: list[Outcome | ChronoError] = []
+    by: _By = {"tenant": tenant, "actor": actor, "reason": reason, "now": now}
+    found: dict[int, Outcome | ChronoError] = {}
+    well: list[tuple[int, Definition]] = []
     seen: set[str] = set()
-    for batch in batched(wanted, BATCH):
-        by: _By = {"tenant": tenant, "actor": actor, "reason": reason, "now": now}
-        looked = _look(batch, tenant, now)
-        for n, entry in enumerate(batch):
-            if entry.key in seen:
-                looked[n] = BadValue("The key is there twice.", field="key")
+    for n, entry in enumerate(wanted):
+        if isinstance(entry, ChronoError):
+            found[n] = entry
+        elif entry.key in seen:
+            found[n] = BadValue("The key is there twice.", field="key")
+        else:
             seen.add(entry.key)
-        found += _apply_well(batch, looked, by)
-    return found
+            well.append((n, entry))
+    for batch in batched(well, BATCH):
+        looked = _look([entry for _, entry in batch], tenant, now)
+        planned = []
+        for (n, entry), one in zip(batch, looked, strict=True):
+            if isinstance(one, Outcome):
+                planned.append((n, entry, one))
+            else:
+                found[n] = one
+        done = _apply_or_put([(entry, one) for _, entry, one in planned], by)
+        found |= zip((n for n, _, _ in planned), done, strict=True)
+    return [found[n] for n in range(len(wanted))]
 
 
 class _By(TypedDict):
@@ -105,24 +117,18 @@ class _By(TypedDict):
     now: Millis | None
 
 
-def _apply_well(
-    wanted: Sequence[Definition], looked: Sequence[Outcome | BadValue], by: _By
-) -> list[Outcome | ChronoError]:
-    """Carry out what is not refused yet: all together, or else one by one."""
-    well = [
-        (entry, one)
-        for entry, one in zip(wanted, looked, strict=True)
-        if isinstance(one, Outcome)
-    ]
-    done: list[Outcome | ChronoError]
+def _apply_or_put(
+    planned: Sequence[tuple[Definition, Outcome]], by: _By
+) -> Sequence[Outcome | ChronoError]:
+    """Carry out what was planned: all together, or else one by one."""
     try:
-        done = [*_apply([entry for entry, _ in well], [one for _, one in well], **by)]
+        return _apply(
+            [entry for entry, _ in planned], [one for _, one in planned], **by
+        )
     except JobsBusy as error:
-        done = [error] * len(well)
+        return [error] * len(planned)
     except ChronoError:
-        done = [_put(entry, by) for entry, _ in well]
-    rest = iter(done)
-    return [next(rest) if isinstance(one, Outcome) else one for one in looked]
+        return [_put(entry, by) for entry, _ in planned]
 
 
 def _put(definition: Definition, by: _By) -> Outcome | ChronoError:

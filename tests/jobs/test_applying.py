@@ -3,7 +3,7 @@
 import pytest
 
 from apps.jobs import applying
-from apps.jobs.applying import Removal, apply
+from apps.jobs.applying import Removal, apply, apply_each
 from apps.jobs.commands import COMMAND, create_job, pause_job
 from apps.tenants.directory import change_timezone
 from chrono.rules.errors import BadValue
@@ -90,3 +90,31 @@ def test_a_key_taken_while_applying_is_changed_instead(ledger, monkeypatch):
     monkeypatch.setattr(applying, "_look", look_and_lose_the_race)
     [outcome] = apply([definition(interval="20s")], now=NOON)
     assert (outcome.job_id, outcome.actions) == (raced[0], ("changed",))
+
+
+def test_what_was_refused_before_or_is_now_stands_where_it_was_asked(
+    ledger, monkeypatch
+):
+    monkeypatch.setattr(applying, "BATCH", 2)
+    create_job(definition(key="stays", interval="1m"), now=NOON)
+    wrong = BadValue("It is no job.")
+    over = definition(key="over", run_at="2020-01-01T00:00:00Z")
+    new = [definition(key=f"new {n}", interval="1m") for n in range(3)]
+    stays = definition(key="stays", interval="1m")
+    wanted = [wrong, new[0], over, new[1], new[0], over, wrong, stays, new[2], wrong]
+    found = apply_each(wanted, now=NOON)
+    said = [getattr(one, "message", None) or (one.key, *one.actions) for one in found]
+    past, twice = said[2], "The key is there twice."
+    assert past.startswith("run_at")
+    assert said == [
+        wrong.message,
+        ("new 0", "created"),
+        past,
+        ("new 1", "created"),
+        twice,
+        twice,
+        wrong.message,
+        ("stays", "unchanged"),
+        ("new 2", "created"),
+        wrong.message,
+    ]
