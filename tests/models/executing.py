@@ -4,13 +4,13 @@ The model knows of each run where it lies, with which attempt, and what became o
 step is one statement of a worker, a sweeper, a leader or a person. After it each run is
 where the model has it and nowhere else, and nothing is there that the model does not
 know. Two workers, one that executes what was set aside, and the dead, whose answers
-still come.
+still come. One target whose circuit opens, is probed, and closes.
 """
 
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ from apps.jobs.commands import create_job
 from apps.jobs.manual import run_now
 from apps.jobs.rerun import Wanted, redrive, retry_run
 from apps.queue import store as queues
-from apps.runs import pauses, worker_store
+from apps.runs import pauses, targets, worker_store
 from apps.runs import store as runs
 from apps.runs.cancel import cancel_by, terminate_by
 from apps.runs.errors import (
@@ -47,6 +47,7 @@ from apps.scheduler.dispatcher import Dispatcher
 from apps.tenants.actor import Actor
 from apps.timers.store import read_dispatch_state
 from apps.worker.execution import (
+    AGAIN,
     Cancelled,
     Execution,
     HandBack,
@@ -55,11 +56,15 @@ from apps.worker.execution import (
     settlement_of,
 )
 from apps.worker.execution import Outcome as Ending
+from apps.worker.gates import Gates
 from chrono.rules import retry
+from chrono.rules.breaker import BreakerPolicy, BreakerState
+from chrono.rules.budget import BudgetPolicy
 from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.lease import LEASE_TTL
 from chrono.rules.retry import Failure
 from chrono.rules.states import RunState
+from tests.models.circuit import FAILURES, HOUR_S, Circuit
 from tests.races import invariants
 from tests.support.definitions import definition
 
@@ -73,7 +78,16 @@ JOBS: dict[str, dict[str, Any]] = {
     "key a": {"concurrency_key": "k", "concurrency_limit": OF_KEY},
     "key b": {"concurrency_key": "k", "concurrency_limit": OF_KEY},
     "rate": {"rate_limit": {"limit": OF_RATE, "period": "1h"}},
+    "sick": {"target": {"kind": "task", "name": "sick"}},
 }
+SICK = "sick"
+"""The job, and the target, whose circuit is watched."""
+POLICY = retry.RetryPolicy(
+    max_attempts=ATTEMPTS,
+    circuit_breaker=BreakerPolicy(failure_threshold=FAILURES, open_duration_s=HOUR_S),
+    # The budget of retries is another matter: it never refuses one here.
+    budget=BudgetPolicy(min_concurrent=1000),
+)
 PERSON = Actor.command("test")
 ENDINGS: dict[str, Ending] = {
     "success": Success(result=1),
@@ -95,6 +109,7 @@ HOLDING = (
     "dead_letter",
     "withdrawn",
     "death",
+    "target",
     "rerun",
     "resolution",
     "queue_pause",
@@ -106,7 +121,8 @@ PLACES = """
     UNION ALL
     SELECT ref, 'waiting', attempt FROM chrono_timer_far WHERE kind <> 1
     UNION ALL
-    SELECT run_id, CASE gate WHEN 'process_crash' THEN 'aside' ELSE 'waiting' END,
+    SELECT run_id, CASE WHEN gate = 'process_crash' THEN 'aside'
+        WHEN gate LIKE 'circuit_open/%' THEN 'parked' ELSE 'waiting' END,
         attempt FROM chrono_blocked
     UNION ALL
     SELECT run_id, 'ready', attempt FROM chrono_ready r WHERE NOT EXISTS (
@@ -125,7 +141,7 @@ class Run:
 
     job: str
     place: str = "waiting"
-    """waiting, ready, leased, told to stop, set aside or over."""
+    """waiting, parked by a circuit, ready, leased, told to stop, set aside or over."""
     attempt: int = 1
     lease: Lease | None = None
     worker: uuid.UUID | None = None
@@ -137,6 +153,8 @@ class Run:
     """Whether it was run again."""
     in_lane: bool = False
     """Whether it is let in by a rate of its own."""
+    behind_queue: bool = False
+    """Whether it waits for its queue: then nothing asks for its circuit."""
 
     @property
     def shown(self) -> tuple[str, int]:
@@ -196,6 +214,8 @@ class Worker:
     """What the model knows of a worker."""
 
     alone: bool
+    gates: Gates = field(default_factory=Gates)
+    """The product's own: what a worker knows of circuits is a part of the rules."""
     dead: bool = False
     crashed: bool = False
     ended: set[uuid.UUID] = field(default_factory=set)
@@ -210,7 +230,7 @@ def make_jobs() -> dict[str, uuid.UUID]:
                 key=job,
                 run_at="2100-01-01T00:00:00Z",
                 overlap_policy="allow_all",
-                retry_policy={"max_attempts": ATTEMPTS},
+                retry_policy=retry.to_json(POLICY),
                 **fields,
             )
         ).job_id
@@ -248,6 +268,7 @@ class Executions(RuleBasedStateMachine):
         self.paused = False
         self.of_rate = 0
         """How many were let in within the present hour."""
+        self.circuit = Circuit()
         for alone in (False, False, True):
             self.register(alone=alone)
 
@@ -306,11 +327,12 @@ class Executions(RuleBasedStateMachine):
         if far > 2:
             self.claim(data, limit=3)
 
-    @some("waiting", "ready", "leased", "told", "aside")
+    @some("waiting", "parked", "ready", "leased", "told", "aside")
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        run, known = self.pick(data, "waiting", "ready", "leased", "told", "aside")
-        self.ask_to_cancel(run, known)
+        self.ask_to_cancel(
+            *self.pick(data, "waiting", "parked", "ready", "leased", "told", "aside")
+        )
 
     @some("over")
     @rule(data=st.data())
@@ -395,6 +417,8 @@ class Executions(RuleBasedStateMachine):
             if known.state is RunState.DEAD
             and not known.followed
             and known.verdict is None
+            # A rate of its own would hide what its circuit lets in.
+            and known.job != SICK
         ]
 
     def pause_or_resume_the_queue(self) -> None:
@@ -402,25 +426,121 @@ class Executions(RuleBasedStateMachine):
         change(self.upkeep, "default", tenant=1, actor=PERSON, reason="")
         self.paused = not self.paused
 
+    # The circuit
+
+    @precondition(lambda self: len(self.runs) < MOST_RUNS - 2)
+    @rule(data=st.data())
+    def target_fails(self, data: st.DataObject) -> None:
+        for _ in range(FAILURES):
+            self.runs[run_now(self.jobs[SICK]).run_id] = Run(SICK)
+        self.leader_works()
+        self.claim(data, limit=3)
+        for run in self.at("leased", "told"):
+            if self.runs[run].job == SICK:
+                self.settle_run(run, "failure")
+
+    @precondition(lambda self: self.circuit.state in ("open", "half_open"))
+    @rule(data=st.data(), ending=st.sampled_from(["success", "failure", *ENDINGS]))
+    def a_probe_goes(self, data: st.DataObject, ending: str) -> None:
+        self.an_hour_passes_for_the_circuit()
+        self.leader_works()
+        probe = self.circuit.probe
+        if probe in self.at("ready"):
+            self.claim(data, limit=len(self.at("ready")))
+        if probe is not None and self.runs[probe].is_leased:
+            self.settle_run(probe, ending)
+
+    @rule(what=st.sampled_from(["hour", "hour", "open", "close", "well"]))
+    def somebody_turns_the_circuit(self, what: str) -> None:
+        if what == "hour":
+            self.an_hour_passes_for_the_circuit()
+        elif what == "well":
+            self.the_target_is_well_again()
+        elif what == "open":
+            self.by_hand(targets.open_circuit)
+            self.circuit.open(by_hand=True)
+        elif self.circuit.state in ("open", "half_open"):
+            self.circuit.begin_to_close(*self.by_hand(targets.close_circuit))
+        else:
+            self.by_hand(targets.close_circuit)
+            self.circuit.failures = 0
+
+    def the_target_is_well_again(self) -> None:
+        """Have a person close it, and each run go on that it held."""
+        if self.circuit.state != "closed":
+            self.somebody_turns_the_circuit("close")
+            self.an_hour_passes_for_the_circuit()
+            self.leader_works()
+        assert self.circuit.state == "closed"
+        assert not self.at("parked"), "what was parked never runs"
+
+    def by_hand(self, turn: Any) -> tuple[Millis, Millis]:
+        """Have a person open or close it; return between when and when it was done."""
+        before = self.now()
+        turn(self.upkeep, SICK, tenant=1, actor=PERSON, reason="")
+        return before, self.now()
+
+    def an_hour_passes_for_the_circuit(self) -> None:
+        self.upkeep.execute(
+            "UPDATE chrono_target SET probe_at = probe_at - interval '61 min', "
+            "changed_at = changed_at - interval '61 min'"
+        )
+        self.circuit.pass_an_hour()
+
+    def let_in_by_circuit(self, began: Millis, seen: dict[uuid.UUID, str]) -> None:
+        """Say of each run of the target where a leader has to have put it by now.
+
+        ``began`` is when the leader looked first, ``seen`` where each run lies.
+        """
+        circuit = self.circuit
+        for known in self.runs.values():
+            if known.job != SICK or known.place != "waiting":
+                continue
+            if known.behind_queue and not self.paused:
+                known.place, known.behind_queue = "ready", False
+            elif self.paused:
+                known.behind_queue = True
+            else:
+                known.place = "ready" if circuit.state == "closed" else "parked"
+        parked = set(self.at("parked"))
+        let_in = {run for run in parked if seen.get(run) == "ready"}
+        for run in let_in:
+            self.runs[run].place = "ready"
+        if circuit.state == "closing":
+            circuit.ramp(
+                len(let_in),
+                left=len(parked - let_in),
+                began=began,
+                ended=self.clock.moment,
+                closed=self.stands()[0] == "closed",
+            )
+        elif parked and circuit.may_probe(busy=self.at("leased", "told")):
+            assert len(let_in) == 1, "a circuit is probed by one run"
+            circuit.begin_to_probe(*let_in)
+        else:
+            assert not let_in, "nothing goes through a circuit that is not closed"
+
     # The leader
 
     @rule()
     def leader_works(self) -> None:
-        before = set(self.at("waiting"))
+        before = {run for run in self.at("waiting") if self.runs[run].job != SICK}
+        began = max(self.clock.moment + 1, self.now())
         for _ in range(3):
             # What is fired may have to pass two gates, and is told of by a notice.
             self.clock.moment = max(self.clock.moment + 1, self.now())
             self.dispatcher.notice()
             while not self.dispatcher.step().wait:
                 pass
-        ready = {run for run, place, _ in self.seen() if place == "ready"}
-        let_in = before & ready
+        seen = {run: place for run, place, _ in self.seen()}
+        self.let_in_by_circuit(began, seen)
+        let_in = {run for run in before if seen.get(run) == "ready"}
         for run in let_in:
             self.runs[run].place = "ready"
         self.of_rate += sum(self.runs[run].job == "rate" for run in let_in)
         left = Counter(
             self.runs[run].job.split()[0]
-            for run in before - ready
+            for run in before - let_in
             if not self.runs[run].in_lane
         )
         if not self.paused:
@@ -474,13 +594,39 @@ class Executions(RuleBasedStateMachine):
             known = self.runs[lease.run_id]
             known.place, known.lease, known.worker = "leased", lease, worker
             self.stale.append((lease.run_id, lease))
+        if any(self.runs[lease.run_id].job == SICK for lease in leases):
+            self.workers[worker].gates.look(self.conn, leases)
+        for lease in leases:
+            if self.runs[lease.run_id].job == SICK:
+                self.begin_if_it_may(worker, lease)
+
+    def begin_if_it_may(self, worker: uuid.UUID, lease: Lease) -> None:
+        """Have a worker begin a run of the target, or hand it back where it's shut."""
+        known, gates = self.runs[lease.run_id], self.workers[worker].gates
+        prepared = self.prepared(known)
+        held = gates.held_by(lease, prepared, "default")
+        may = not self.paused and self.circuit.lets_through(lease.run_id)
+        assert may == (held is None), "who may call the target begins, and nobody else"
+        if held is None:
+            gates.begin(lease, prepared, self.now())
+            return
+        back = self.settlement(known, lease, HandBack(reason=held))
+        assert self.send(back) == {lease.run_id}
+        known.wait(attempt=known.attempt)
 
     @some("leased", "told")
     @rule(data=st.data(), ending=st.sampled_from(list(ENDINGS)), twice=st.booleans())
     def settle(self, data: st.DataObject, ending: str, twice: bool) -> None:
-        run, known = self.pick(data, "leased", "told")
+        run, _ = self.pick(data, "leased", "told")
+        self.settle_run(run, ending, twice=twice)
+
+    def settle_run(self, run: uuid.UUID, ending: str, *, twice: bool = False) -> None:
+        """Have an execution come to an end."""
+        known = self.runs[run]
         assert known.lease is not None
         settlement = self.settlement(known, known.lease, ENDINGS[ending])
+        if known.job == SICK:
+            self.tell(run, ending, again=settlement.state == AGAIN)
         assert self.send(settlement) == {run}
         if twice:
             # The answer was lost.
@@ -494,6 +640,25 @@ class Executions(RuleBasedStateMachine):
         else:
             known.hand_back(begun=ending == "interrupted")
 
+    def tell(self, run: uuid.UUID, ending: str, *, again: bool) -> None:
+        """Have a worker tell of a call of the target, as far as it does."""
+        known = self.runs[run]
+        assert known.lease is not None
+        assert known.worker is not None
+        gates = self.workers[known.worker].gates
+        execution = Execution(known.lease, self.prepared(known))
+        told = gates.told_of(execution, ENDINGS[ending], retry=again)
+        good = {"success": True, "failure": False}.get(ending)
+        if told is None:
+            # Who has seen no failure has nothing to tell of a success.
+            assert good is None or (good and run != self.circuit.probe)
+            return
+        assert told.good is good
+        before = self.now()
+        assert gates.tell(self.conn, [told]) == set()
+        if good is not None:
+            self.circuit.hear(run, good, before, self.now())
+
     @precondition(lambda self: self.stale)
     @rule(data=st.data(), ending=st.sampled_from(list(ENDINGS)))
     def settle_what_was_lost(self, data: st.DataObject, ending: str) -> None:
@@ -504,15 +669,22 @@ class Executions(RuleBasedStateMachine):
 
     def settlement(self, known: Run, lease: Lease, ending: Ending) -> Settlement:
         """Return what a worker makes of an ending."""
-        once = known.job == "once"
-        policy = retry.RetryPolicy(max_attempts=1 if once else ATTEMPTS)
-        call: Any = None
-        execution = Execution(
-            lease,
-            Prepared(call=call, policy=policy, payload=None, weight=0, once=once),
-        )
+        execution = Execution(lease, self.prepared(known))
         execution.spared = known.deaths
         return settlement_of(execution, ending, now=self.now(), draw=0.0)
+
+    def prepared(self, known: Run) -> Prepared:
+        """Return what a worker has made ready for a run."""
+        once = known.job == "once"
+        call: Any = None
+        return Prepared(
+            call=call,
+            policy=replace(POLICY, max_attempts=1) if once else POLICY,
+            payload=None,
+            weight=0,
+            once=once,
+            target=SICK if known.job == SICK else "",
+        )
 
     def send(self, settlement: Settlement) -> set[uuid.UUID]:
         """Return the run if its settlement was accepted."""
@@ -594,6 +766,19 @@ class Executions(RuleBasedStateMachine):
 
     # What holds after each step
 
+    def stands(self) -> tuple[str, int, list[uuid.UUID], int, bool]:
+        """Return the circuit's state, failures, probes, how many were let in, and
+        whether no probe ever goes by itself."""
+        rows = self.upkeep.execute(
+            "SELECT state, failures, probes, let_in, probe_at IS NULL "
+            "FROM chrono_target WHERE name = %s",
+            [SICK],
+        ).fetchall()
+        if not rows:
+            return "closed", 0, [], 0, True
+        [(state, *others)] = rows
+        return (BreakerState(state).label, *others)
+
     def seen(self) -> list[tuple[uuid.UUID, str, int]]:
         """Return every place of every run, with its attempt or state."""
         return [(run, place, n) for run, place, n in self.upkeep.execute(PLACES)]
@@ -613,3 +798,15 @@ class Executions(RuleBasedStateMachine):
     def no_more_are_let_in_than_may_be(self) -> None:
         assert self.of_key() <= OF_KEY
         assert self.of_rate <= OF_RATE
+
+    @invariant()
+    def the_circuit_stands_as_the_model_has_it(self) -> None:
+        state, failures, probes, let_in, never = self.stands()
+        circuit = self.circuit
+        assert (state, failures) == (circuit.state, circuit.failures)
+        if state == "half_open":
+            assert probes == [circuit.probe]
+        if state == "closing":
+            assert let_in == circuit.let_in
+        if state == "open":
+            assert never is circuit.by_hand

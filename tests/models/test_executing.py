@@ -16,7 +16,11 @@ from hypothesis.stateful import run_state_machine_as_test
 from apps.runs.days import ensure_days
 from apps.runtime.sessions import connect_upkeep
 from apps.runtime.store import read_clock
+from apps.scheduler.gates import Gates as LeadersGates
 from apps.timers.buckets import ensure_buckets
+from apps.worker.gates import Gates
+from chrono.rules import breaker
+from tests.models.circuit import OF_RAMP
 from tests.models.executing import OF_KEY, OF_RATE, Executions, make_jobs
 from tests.races.mutations import mutated
 
@@ -38,8 +42,10 @@ def size(examples: int, steps: int = 40) -> settings:
 
 
 @pytest.fixture
-def executions(dsn: str) -> Iterator[type[Executions]]:
+def executions(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Executions]]:
     """The machine, on a database of its own."""
+    # A ramp as small as all that there is here.
+    monkeypatch.setattr(breaker, "RAMP_START", OF_RAMP)
     with connect_upkeep(dsn, name="test upkeep") as upkeep:
         now = int(read_clock(upkeep))
         ensure_buckets(upkeep, now=now)
@@ -96,6 +102,11 @@ def settle(ending: str) -> Step:
 CANCEL, TERMINATE, BEAT = drawn("cancel"), drawn("terminate"), drawn("beat")
 CLAIM, LEADER = drawn("claim", limit=3), step("leader_works")
 CRASH = drawn("die", crashed=True, swept=True)
+FAIL, HOUR, CLOSE = (
+    drawn("target_fails"),
+    step("somebody_turns_the_circuit", what="hour"),
+    step("somebody_turns_the_circuit", what="close"),
+)
 MUTATIONS = [
     Mutation(
         rule="a claim leaves withdrawn runs out",
@@ -222,6 +233,55 @@ MUTATIONS = [
         new="%(limit)s::integer - 0 * count(*)",
         life=(*[have("rate", far=2)] * (OF_RATE + 1),),
     ),
+    Mutation(
+        rule="an open circuit is known to who claims",
+        statement="list_shut_circuits",
+        old="WHERE state <> 1",
+        new="WHERE state NOT IN (1, 2)",
+        life=(have("sick", far=2), have("sick", far=2), FAIL, CLAIM),
+    ),
+    Mutation(
+        rule="a circuit is probed by one run",
+        statement="admit_probes",
+        old="LIMIT r.most",
+        new="LIMIT r.most + 1",
+        life=(FAIL, LEADER, HOUR, LEADER),
+    ),
+    Mutation(
+        rule="while a probe is in execution there is no other",
+        statement="admit_probes",
+        old="WHERE l.run_id = ANY(t.probes)",
+        new="WHERE l.run_id = ANY(t.probes) AND false",
+        life=(FAIL, LEADER, HOUR, LEADER, CLAIM, HOUR, LEADER),
+    ),
+    Mutation(
+        rule="what was parked has spent no attempt",
+        statement="admit_probes",
+        old="part, priority, attempt, %(slice)s",
+        new="part, priority, attempt + 1, %(slice)s",
+        life=(FAIL, LEADER, HOUR, LEADER),
+    ),
+    Mutation(
+        rule="what was parked is not lost",
+        statement="admit_ramp",
+        old="%(slice)s::smallint, queue FROM first WHERE gates_left IS NULL",
+        new="%(slice)s::smallint, queue FROM first WHERE false",
+        life=(FAIL, LEADER, CLOSE, LEADER),
+    ),
+    Mutation(
+        rule="who was let in by a ramp is counted",
+        statement="admit_ramp",
+        old="let_in + (SELECT count(*) FROM first)",
+        new="let_in + 0 * (SELECT count(*) FROM first)",
+        life=(FAIL, LEADER, CLOSE, LEADER),
+    ),
+    Mutation(
+        rule="a circuit is closed behind the last that waited",
+        statement="close_circuit",
+        old="AND t.state = 4",
+        new="AND t.state = 5",
+        life=(FAIL, LEADER, CLOSE, HOUR, LEADER, step("the_target_is_well_again")),
+    ),
 ]
 
 
@@ -232,6 +292,7 @@ def live(machine: Executions, life: Sequence[Step]) -> None:
             step(machine)
             machine.each_run_is_where_the_model_has_it()
             machine.no_more_are_let_in_than_may_be()
+            machine.the_circuit_stands_as_the_model_has_it()
     finally:
         machine.teardown()
 
@@ -246,3 +307,48 @@ def test_a_rule_taken_away_is_found(
         pytest.raises(AssertionError),
     ):
         live(executions(), mutation.life)
+
+
+CODE: list[tuple[str, Any, str, Any, Sequence[Step]]] = [
+    (
+        "a worker begins nothing that calls a target whose circuit is open",
+        Gates,
+        "_may_call",
+        lambda *_: True,
+        (have("sick", far=2), have("sick", far=2), FAIL, CLAIM),
+    ),
+    (
+        "what comes due for a target whose circuit is open is parked",
+        LeadersGates,
+        "hold",
+        lambda _, decided: list(decided),
+        (FAIL, LEADER),
+    ),
+    (
+        "a ramp lets in few at first",
+        breaker,
+        "ramp",
+        lambda *_: 100,
+        (FAIL, LEADER, CLOSE, LEADER),
+    ),
+]
+"""A rule, whose it is, its name, what stands in its place, and a life."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead", "life"),
+    [others for _, *others in CODE],
+    ids=[rule for rule, *_ in CODE],
+)
+def test_a_rule_taken_away_from_the_code_is_found(
+    executions: type[Executions],
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    name: str,
+    instead: Any,
+    life: Sequence[Step],
+) -> None:
+    live(executions(), life)
+    monkeypatch.setattr(owner, name, instead)
+    with pytest.raises(AssertionError):
+        live(executions(), life)
