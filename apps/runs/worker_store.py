@@ -86,6 +86,8 @@ class News:
     """Up to where timers have buckets."""
     set_aside: bool
     """Whether runs of its queues were set aside and wait."""
+    now: float
+    """The database's time, in milliseconds."""
 
 
 def register_worker(
@@ -129,11 +131,10 @@ def beat_if_alive(
     None means that the worker was marked dead: it must stop everything it runs.
     """
     rows = _SQL["beat_if_alive"].run(conn, {"worker": worker, "queues": list(queues)})
-    return (
-        News(cancelled=list(rows[0][0]), horizon=rows[0][1], set_aside=rows[0][2])
-        if rows
-        else None
-    )
+    if not rows:
+        return None
+    [(cancelled, horizon, set_aside, now)] = rows
+    return News(cancelled=cancelled, horizon=horizon, set_aside=set_aside, now=now)
 
 
 def stop_worker(conn: Connection, *, worker: uuid.UUID) -> None:

@@ -123,19 +123,30 @@ class DatabaseClock:
             offset, bound = self._measure(conn)
             if bound < best_bound:
                 best_offset, best_bound = offset, bound
+        self._take(best_offset, best_bound)
+
+    def hear(self, told: float, *, sent: Millis, heard: Millis) -> None:
+        """Take the database's time that came with an answer for a probe.
+
+        It was asked for and heard at these instants of the monotonic clock.
+        """
+        # Rounded down, each lies within the millisecond behind it.
+        self._take(told - (sent + heard + 1) / 2, (heard - sent) / 2 + 1)
+
+    def _take(self, offset: float, bound: float) -> None:
         drifted = False
         if not self._offset:
-            self._offset, self.bound_ms = best_offset, best_bound
+            self._offset, self.bound_ms = offset, bound
         else:
             # Beyond what the uncertainty of the two looks explains.
-            moved = abs(best_offset - self._offset) - self.bound_ms - best_bound
+            moved = abs(offset - self._offset) - self.bound_ms - bound
             drifted = moved > 0
             self._steady = 0 if moved > JUMP else self._steady + 1
             if not self._steady:
                 # What was shown since may lie far ahead of the truth.
                 self._last = 0
-            if drifted or best_bound <= self.bound_ms:
-                self._offset, self.bound_ms = best_offset, best_bound
+            if drifted or bound <= self.bound_ms:
+                self._offset, self.bound_ms = offset, bound
             else:
                 # The kept offset ages: two clocks drift by up to 100 ppm.
                 self.bound_ms += (time.monotonic() * 1000 - self._probed) / 10_000

@@ -134,7 +134,9 @@ class Beat:
             if news is not None:
                 self.trusted_until = trusted_until(sent)
                 self.horizon = news.horizon
-                self._clock.probe_if_old(conn)
+                self._clock.hear(news.now, sent=sent, heard=self._monotonic())
+                if not self._clock.fit:
+                    self._clock.probe_if_old(conn)
                 if self._hire is not None and news.set_aside:
                     self._call(self._hire)
         except (psycopg.Error, ChronoError) as error:

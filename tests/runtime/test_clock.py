@@ -85,6 +85,24 @@ def test_what_is_kept_ages_until_a_fresh_probe_is_better(
     assert offset_of(clock) == 1_003.0
 
 
+def test_a_time_that_came_with_an_answer_is_as_good_as_its_round_trip(
+    conn: Connection, probes: Callable[..., None]
+) -> None:
+    probes((1_000.0, 3.0))
+    clock = DatabaseClock(conn)
+    # Asked for between 50 and 51 ms, heard between 60 and 61: the offset is 1,005 to
+    # within 6 ms.
+    clock.hear(1_060.5, sent=50, heard=60)
+    assert offset_of(clock) == 1_000.0
+    assert 3.0 <= clock.bound_ms < 4.0
+    clock.hear(1_056.5, sent=54, heard=55)
+    assert offset_of(clock) == pytest.approx(1_001.5)
+    assert clock.bound_ms == 1.5
+    clock.hear(1_056.5 + HOUR, sent=54, heard=55)
+    assert offset_of(clock) == pytest.approx(1_001.5 + HOUR)
+    assert not clock.fit
+
+
 def test_a_jump_is_believed_whatever_its_bound(
     conn: Connection, probes: Callable[..., None]
 ) -> None:

@@ -8,7 +8,7 @@
 -- lease. No row means: marked dead. Stop everything, start over under a new id.
 --
 -- It also tells what a worker goes by until the next beat: up to where timers have
--- buckets, and whether runs of its queues were set aside.
+-- buckets, whether runs of its queues were set aside, and the time.
 WITH alive AS (
     UPDATE chrono_worker SET beat_at = clock_timestamp()
     WHERE id = %(worker)s::uuid AND NOT dead
@@ -28,4 +28,5 @@ SELECT ARRAY(
     SELECT FROM chrono_blocked
     WHERE gate = 'process_crash' AND reason NOT IN (1, 2, 31)
         AND queue = ANY(%(queues)s::text[])
-) FROM alive a CROSS JOIN chrono_dispatch_state s WHERE s.id = 1
+), (extract(epoch FROM clock_timestamp()) * 1000)::float8
+FROM alive a CROSS JOIN chrono_dispatch_state s WHERE s.id = 1
