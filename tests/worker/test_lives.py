@@ -12,6 +12,7 @@ from apps.runs import store
 from apps.runs.cancel import cancel
 from apps.runtime.clock import DatabaseClock
 from apps.worker import beats, life, process
+from apps.worker.claims import Claimer
 from apps.worker.seats import Seats
 from chrono.rules.states import Reason, RunState
 from tests.support.pg import wait_until_blocked
@@ -97,14 +98,23 @@ def end_sessions(conn, name):
 
 
 @pytest.mark.parametrize("name", ["wait", "block"])
-def test_stopping_lets_handlers_finish_and_claims_no_more(dsn, connect, handler, name):
+def test_stopping_lets_handlers_finish_and_claims_no_more(
+    dsn, connect, handler, name, monkeypatch
+):
+    over, run_claims = threading.Event(), Claimer.run
+
+    async def claim(claimer):
+        await run_claims(claimer)
+        over.set()
+
+    monkeypatch.setattr(Claimer, "run", claim)
     conn = connect()
     job = job_of(conn, name)
     [run] = make_ready(conn, job)
     with running(dsn, handler.tasks) as worker:
         assert handler.begun.acquire(timeout=5)
         worker.stop()
-        wait_for(lambda: worker.worker._stop.is_set())
+        assert over.wait(5)  # What a claim that is open now brought is handed back.
         [later] = make_ready(conn, job)
         handler.let_go()
         assert worker.result() is True
