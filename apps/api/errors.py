@@ -1,7 +1,8 @@
 """Every refusal as one problem document (RFC 9457): rooms', DRF's and Django's own.
 
 `code` is the stable word for machines, `errors` names what of the request is at fault:
-a `pointer` into the body, a `parameter` of the address, or a `header`.
+a `pointer` into the body, a `parameter` of the address, a `header`, or a tenant's
+`quota`.
 """
 
 import logging
@@ -22,7 +23,7 @@ from django.http import (
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from apps.jobs.errors import VersionConflict
+from apps.jobs.errors import QuotaExceeded, VersionConflict
 from apps.tenants.errors import Forbidden
 from chrono.logs import request_id
 from chrono.rules.errors import BadValue, ChronoError
@@ -75,6 +76,7 @@ STATUS = {
     "unsupported_media_type": 415,
     "request_mismatch": 422,
     "precondition_required": 428,
+    "quota": 429,
     "too_many_requests": 429,
     "internal_error": 500,
     "jobs_busy": 503,
@@ -279,6 +281,7 @@ _PLACES: tuple[tuple[type[ChronoError], str], ...] = (
     (BadHeader, "header"),
     (PreconditionRequired, "header"),
     (VersionConflict, "header"),
+    (QuotaExceeded, "quota"),
 )
 _OF_DRF: dict[type[Exception], type[ChronoError]] = {
     exceptions.NotAuthenticated: KeyMissing,

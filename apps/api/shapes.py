@@ -230,11 +230,12 @@ COMPONENTS: dict[str, Schema] = {
                 "items": {
                     "type": "object",
                     "description": "What is at fault: one of pointer (into the body), "
-                    "parameter and header.",
+                    "parameter, header and quota (of the tenant).",
                     "properties": {
                         "pointer": TEXT,
                         "parameter": TEXT,
                         "header": TEXT,
+                        "quota": TEXT,
                         "code": TEXT,
                         "detail": TEXT,
                     },

@@ -1,6 +1,7 @@
 """The pages of tenants, keys, people, and of what was changed by whom."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar, override
 from uuid import UUID
 
@@ -8,7 +9,6 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import transaction
 from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
@@ -20,7 +20,8 @@ from apps.console.lists import KeysetAdmin, Listing, Page
 from apps.console.pages import Act, Question, ReasonForm, ask, crumbs, render
 from apps.console.recent import brief
 from apps.console.who import actor_of, now_of
-from apps.runtime.django_session import raw_connection
+from apps.jobs.quotas import MOST_BYTES, MOST_JOBS, Quotas, change_quotas
+from apps.runtime.django_session import enclose, raw_connection
 from apps.tenants import audit, keys
 from apps.tenants.actor import ActorKind, Scope
 from apps.tenants.directory import (
@@ -39,6 +40,7 @@ from chrono.rules.instants import Millis, from_millis, to_millis
 KEY = "chrono_tenants_apikey"
 KINDS = [one.value for one in ActorKind]
 SHARE = ("weight", "max_running", "max_starts")
+QUOTAS = ("max_jobs", "max_payload_bytes")
 OBJECTS = ["job", "run", "target", "queue", "key", "tenant", "user"]
 PAGES = {
     "job": "chrono_jobs_job_change",
@@ -82,7 +84,21 @@ class ChangeForm(ReasonForm):
         max_value=MOST_RUNS,
         help_text="How many of its runs may begin in any second; empty for any.",
     )
-    field_order = ("timezone", "weight", "max_running", "max_starts", "reason")
+    max_jobs = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_JOBS,
+        help_text="How many jobs it may have, but for deleted ones; empty for any. "
+        "Those that it has stay.",
+    )
+    max_payload_bytes = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_BYTES,
+        help_text="How long the payload of a job, or of a run by hand, may be as JSON; "
+        f"empty for {MOST_BYTES // 1024} KiB. Those that are stored stay.",
+    )
+    field_order = ("timezone", *SHARE, *QUOTAS, "reason")
 
 
 class TenantAdmin(KeysetAdmin):
@@ -106,7 +122,7 @@ class TenantAdmin(KeysetAdmin):
     @admin.display(description="Quotas")
     def quotas(self, tenant: Any) -> str:
         """Return its quotas in words."""
-        return _quotas(tenant)
+        return _quotas({name: getattr(tenant, name) for name in (*SHARE, *QUOTAS)})
 
     @admin.display(description="Created")
     def created(self, tenant: Any) -> SafeString | str:
@@ -152,12 +168,15 @@ class TenantAdmin(KeysetAdmin):
         def act(given: Mapping[str, Any]) -> tuple[str, str]:
             by = {"actor": actor_of(request), "reason": given["reason"]}
             share = Share(**{name: given[name] for name in SHARE})
-            with transaction.atomic():
+            quotas = Quotas(**{name: given[name] for name in QUOTAS})
+            with enclose():
                 moved = change_timezone(tenant.pk, given["timezone"], **by)
                 shared = change_share(tenant.pk, share, **by)
+                limited = change_quotas(tenant.pk, quotas, **by)
             said = [f"The time zone is now {given['timezone']}."] if moved else []
-            if shared:
-                said.append(f"The weight is now {share.weight:g}, {_quotas(share)}.")
+            if shared or limited:
+                words = _quotas({**asdict(share), **asdict(quotas)})
+                said.append(f"The weight is now {share.weight:g}, {words}.")
             return " ".join(said) or "Nothing was changed.", listed
 
         question = Question(
@@ -165,18 +184,31 @@ class TenantAdmin(KeysetAdmin):
             text="A tenant is never renamed and never deleted.",
             button="Save",
             form=ChangeForm,
-            initial={name: getattr(tenant, name) for name in ("timezone", *SHARE)},
+            initial={
+                name: getattr(tenant, name) for name in ("timezone", *SHARE, *QUOTAS)
+            },
         )
         way = crumbs(self, (tenant.name, ""))
         return ask(request, self, question, way=way, act=act, back=listed)
 
 
-def _quotas(share: Share | Tenant) -> str:
-    running, starts = share.max_running, share.max_starts
-    limits = [] if running is None else [f"{running:,} runs at once"]
-    if starts is not None:
-        limits.append(f"{starts:,} starts a second")
-    return "at most " + " and ".join(limits) if limits else "no quotas"
+_IN_WORDS = {
+    "max_running": "runs at once",
+    "max_starts": "starts a second",
+    "max_jobs": "jobs",
+    "max_payload_bytes": "bytes of payload",
+}
+
+
+def _quotas(limits: Mapping[str, Any]) -> str:
+    words = [
+        f"{limits[name]:,} {of}"
+        for name, of in _IN_WORDS.items()
+        if limits[name] is not None
+    ]
+    *most, last = words or [""]
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return f"at most {listed}" if words else "no quotas"
 
 
 class KeyForm(ReasonForm):

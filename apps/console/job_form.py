@@ -112,6 +112,7 @@ BLAMED = {
     "target.name": "task",
     "target": "target_kind",
     "payload": "payload",
+    "max_payload_bytes": "payload",
 }
 """Which field of the form shows what is wrong with which of a definition."""
 

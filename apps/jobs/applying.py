@@ -11,9 +11,9 @@ from apps.jobs.commands import BATCH, COMMAND, create_jobs, edit_jobs, tenant_of
 from apps.jobs.definition import Definition
 from apps.jobs.editing import Edit, Outcome, check_run_at, compare, create, new_id
 from apps.jobs.errors import JobNotFound, JobsBusy, KeyTaken, VersionConflict
+from apps.jobs.quotas import check_payload, check_room, read_terms
 from apps.runtime.django_session import raw_connection
 from apps.tenants.actor import Actor, Scope
-from apps.tenants.directory import find_timezone
 from chrono.rules.errors import BadValue, ChronoError
 from chrono.rules.instants import Millis
 
@@ -43,8 +43,9 @@ def apply(
 
     Returns what became of each, in order. What is right already is left alone and
     costs its partition nothing. Everything is checked before anything is changed;
-    a refusal is a BadValue whose message begins with the key. Raises Forbidden,
-    TenantNotFound, JobsBusy, too.
+    a refusal is a BadValue whose message begins with the key, and QuotaExceeded where
+    there is no room for what would be created: what is deleted by the same list gives
+    its room later. Raises Forbidden, TenantNotFound, JobsBusy, too.
     """
     actor.require(Scope.WRITE)
     tenant = tenant_of(actor, tenant)
@@ -54,6 +55,9 @@ def apply(
         for batch in batched(wanted, BATCH)
         for outcome in _planned(batch, tenant, now)
     ]
+    created = sum(outcome.actions == ("created",) for outcome in planned)
+    if created:
+        check_room(read_terms(raw_connection(), tenant=tenant), more=created)
     if dry_run:
         return planned
     outcomes: list[Outcome] = []
@@ -238,20 +242,23 @@ def _look(
     ids = store.find_jobs(conn, tenant=tenant, keys=[entry.key for entry in wanted])
     found = store.load_jobs(conn, jobs=list(ids.values()))
     jobs = {job.key: job for job in found if job.deleted_at is None}
-    timezone = find_timezone(conn, tenant=tenant)
+    terms = read_terms(conn, tenant=tenant)
     now = store.read_instant(conn).now if now is None else now
     outcomes: list[Outcome | BadValue] = []
     for entry in wanted:
         job = jobs.get(entry.key)
         try:
             if job is not None:
-                edit = _edit_of(entry, job.id).met(job, timezone=timezone)
+                edit = _edit_of(entry, job.id).met(job, timezone=terms.timezone)
                 change = compare(job, edit)
                 check_run_at(change, now=now)
+                if change.definition is not None and change.refilled:
+                    check_payload(terms, change.definition.payload)
                 outcomes.append(change.outcome())
                 continue
             if isinstance(entry, Definition):
-                create(entry.in_zone(timezone), job_id=new_id(now), now=now)
+                check_payload(terms, entry.payload)
+                create(entry.in_zone(terms.timezone), job_id=new_id(now), now=now)
         except BadValue as error:
             outcomes.append(error)
             continue

@@ -41,13 +41,20 @@ CONSTRAINTS = {
     ),
     "chrono_given_back": ("chrono_given_back_pkey",),
     "chrono_job": (
+        "chrono_job_inserted",
         "chrono_job_instants",
         "chrono_job_key",
         "chrono_job_part",
         "chrono_job_paused_until",
         "chrono_job_pkey",
+        "chrono_job_removed",
         "chrono_job_tags",
         "chrono_job_tenant",
+        "chrono_job_updated",
+    ),
+    "chrono_job_count": (
+        "chrono_job_count_jobs",
+        "chrono_job_count_pkey",
     ),
     "chrono_job_event": (
         "chrono_job_event_kind",
@@ -135,6 +142,7 @@ CONSTRAINTS = {
     ),
     "chrono_tenant": (
         "chrono_tenant_instants",
+        "chrono_tenant_job_quotas",
         "chrono_tenant_name",
         "chrono_tenant_name_key",
         "chrono_tenant_pkey",

@@ -36,13 +36,14 @@ from apps.jobs.errors import JobDeleted, JobNotFound, KeyTaken
 from apps.jobs.json_value import check_note
 from apps.jobs.planning import Timer
 from apps.jobs.public import audited
+from apps.jobs.quotas import check_payload, check_room, read_terms
 from apps.jobs.selectors import read_decisions
+from apps.jobs.store import Terms
 from apps.jobs.transactions import Open, open_change
 from apps.runs import store as runs
 from apps.runtime.sessions import Connection
 from apps.tenants import audit
 from apps.tenants.actor import Actor, Scope
-from apps.tenants.directory import find_timezone
 from apps.tenants.errors import TenantNotFound
 from apps.tenants.event import Event
 from apps.timers.store import FAR, NEAR, TIMERS
@@ -105,8 +106,8 @@ def create_job(
     """Create a job and plan its first occurrence.
 
     The tenant is the actor's, or the default one; a cron that names no time zone gets
-    the tenant's. Raises Forbidden, TenantNotFound, KeyTaken, JobsBusy, or BadValue for
-    a `run_at` more than a day back.
+    the tenant's. Raises Forbidden, TenantNotFound, KeyTaken, QuotaExceeded, JobsBusy,
+    or BadValue for a `run_at` more than a day back.
     """
     [outcome] = create_jobs(
         [definition], tenant=tenant, actor=actor, reason=reason, now=now
@@ -151,9 +152,9 @@ def change_job(
 
     Another schedule or jitter window begins a new plan; what the old one left open up
     to now is decided first. Anything else is a new revision of the same plan. A cron
-    that names no time zone keeps the one that the job has. Raises
-    Forbidden, JobNotFound, VersionConflict, JobsBusy, or BadValue for another key or a
-    `run_at` that is over.
+    that names no time zone keeps the one that the job has. Raises Forbidden,
+    JobNotFound, VersionConflict, QuotaExceeded for another payload, JobsBusy, or
+    BadValue for another key or a `run_at` that is over.
     """
     edit = Edit(
         job_id=job_id,
@@ -403,8 +404,8 @@ def restore_job(
 ) -> Outcome:
     """Bring a deleted job back, paused.
 
-    Raises Forbidden, JobNotFound, JobNotDeleted, VersionConflict, JobsBusy, or KeyTaken
-    where another job has its key by now.
+    Raises Forbidden, JobNotFound, JobNotDeleted, VersionConflict, QuotaExceeded,
+    JobsBusy, or KeyTaken where another job has its key by now.
     """
     edit = Edit(job_id=job_id, restored=True, by=actor.name, if_match=if_match)
     [outcome] = edit_jobs([edit], actor=actor, reason=reason, now=now)
@@ -486,12 +487,15 @@ def _create(
     now: Millis | None,
 ) -> list[Outcome]:
     conn = opened.conn
-    timezone = find_timezone(conn, tenant=tenant)
+    terms = read_terms(conn, tenant=tenant)
+    check_room(terms, more=len(definitions))
+    for definition in definitions:
+        check_payload(terms, definition.payload)
     instant = store.read_instant(conn)
     now = instant.now if now is None else now
     made = [
         create(
-            definition.in_zone(timezone),
+            definition.in_zone(terms.timezone),
             job_id=new_id(now),
             now=now,
             tenant=tenant,
@@ -505,6 +509,7 @@ def _create(
     for new in made:
         if new.job.id not in inserted:
             raise KeyTaken(f"Another job has the key {new.job.key}.", field="key")
+    _check_count(conn, {tenant: terms})
     store.insert_revisions(
         conn, revisions=[(new.job.id, 1, new.revision) for new in made], now=now
     )
@@ -525,6 +530,16 @@ def _create(
     audit.record(conn, actor=actor, events=events)
     opened.parts |= {new.job.part for new in made}
     return [_created(new) for new in made]
+
+
+def _check_count(conn: Connection, added: Mapping[int, Terms]) -> None:
+    """Raise QuotaExceeded where a tenant has too many jobs with those just written.
+
+    From here to the commit nobody else adds one to a tenant with a quota.
+    """
+    for tenant, terms in added.items():
+        if terms.max_jobs is not None:
+            check_room(read_terms(conn, tenant=tenant))
 
 
 def _created(new: Created) -> Outcome:
@@ -593,22 +608,33 @@ def _edit(
     for edit in edits:
         if edit.job_id not in jobs:
             raise JobNotFound(f"There is no job {edit.job_id}.")
-    defining = {jobs[edit.job_id].tenant for edit in edits if edit.defines}
-    timezones = {one: find_timezone(opened.conn, tenant=one) for one in defining}
+    asking = {
+        jobs[edit.job_id].tenant for edit in edits if edit.defines or edit.restored
+    }
+    terms = {one: read_terms(opened.conn, tenant=one) for one in sorted(asking)}
     changes = [
-        compare(job, edit.met(job, timezone=timezones.get(job.tenant, "UTC")))
+        compare(job, edit.met(job, timezone=_timezone(terms.get(job.tenant))))
         for edit, job in ((edit, jobs[edit.job_id]) for edit in edits)
     ]
+    for change in changes:
+        if change.definition is not None and change.refilled:
+            check_payload(terms[change.job.tenant], change.definition.payload)
     effective = [change for change in changes if change.actions]
     skipped: dict[UUID, tuple[Millis, ...]] = {}
     if effective:
         written = _write(opened.conn, effective, actor=actor, reason=reason, now=now)
+        restored = {one.job.tenant for one in effective if one.edit.restored}
+        _check_count(opened.conn, {one: terms[one] for one in sorted(restored)})
         skipped = {rows.job.id: rows.skipped for rows in written if rows.skipped}
         opened.parts |= {change.job.part for change in effective}
     return [
         replace(change.outcome(), skipped=skipped.get(change.job.id, ()))
         for change in changes
     ]
+
+
+def _timezone(terms: Terms | None) -> str:
+    return "UTC" if terms is None else terms.timezone
 
 
 def _write(

@@ -133,6 +133,13 @@ class Change:
     """Whether a paused job gets another note or end of its pause."""
 
     @property
+    def refilled(self) -> bool:
+        """Return whether the job gets another payload."""
+        if self.definition is None:
+            return False
+        return not same_json(self.definition.payload, self.job.definition.payload)
+
+    @property
     def needs_slots(self) -> bool:
         """Return whether live runs have to count from now on that did not before."""
         if self.definition is None:

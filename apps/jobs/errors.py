@@ -51,6 +51,12 @@ class BackfillTooLarge(BadValue):
     code = "backfill_too_large"
 
 
+class QuotaExceeded(BadValue):
+    """The tenant has as much as its quota allows."""
+
+    code = "quota"
+
+
 class KeyTaken(ChronoError):
     """Another job of this tenant has the same key."""
 

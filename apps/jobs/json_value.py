@@ -28,6 +28,11 @@ def check_json(value: object, *, field: str, size: int = SIZE) -> None:
         raise _too_long(field, size)
 
 
+def fits(value: object, *, size: int) -> bool:
+    """Return whether a value that is checked already has at most ``size`` bytes."""
+    return _measure(value, field="", size=size, depth=0) >= 0
+
+
 def same_json(one: object, other: object) -> bool:
     """Return whether two JSON values are equal; unlike with ==, true is not 1."""
     if isinstance(one, dict) and isinstance(other, dict):

@@ -22,6 +22,7 @@ from apps.jobs.commands import (
 from apps.jobs.editing import check_of, policy_of
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.planning import Timer
+from apps.jobs.quotas import check_own_payload
 from apps.jobs.store import Job
 from apps.jobs.transactions import Open, open_change
 from apps.runs import store as runs
@@ -109,9 +110,10 @@ def run_now(
 
     ``payload`` and ``priority`` are this run's alone. While it lives, a schedule that
     may not overlap skips. A second request with the same ``request_key`` within a day
-    gets the same run. Raises Forbidden, JobNotFound, JobDeleted, JobsBusy, BadValue, or
-    RequestMismatch where the key was used with other values; and RunUnderWay unless
-    ``beside``, where a job that skips overlaps has as many runs by hand as may be live.
+    gets the same run. Raises Forbidden, JobNotFound, JobDeleted, JobsBusy, BadValue,
+    QuotaExceeded, or RequestMismatch where the key was used with other values; and
+    RunUnderWay unless ``beside``, where a job that skips overlaps has as many runs by
+    hand as may be live.
     """
     actor.require(Scope.OPERATE)
     if payload is not UNSET:
@@ -150,6 +152,8 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
     group = store.next_group(conn, job=job, scheduled_for=moment, low=low, high=high)
     run = run_id(job.id, moment, group, job.part)
     payload, priority = asked.own_payload(job), asked.own_priority(job)
+    if payload is not None:
+        check_own_payload(conn, asked.payload, tenant=job.tenant)
     put_run(
         opened,
         job,

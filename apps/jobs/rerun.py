@@ -19,6 +19,7 @@ from apps.jobs.definition import check_queue
 from apps.jobs.errors import JobDeleted
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.manual import UNSET, put_run
+from apps.jobs.quotas import check_own_payload
 from apps.jobs.rerun_store import NewRerun
 from apps.jobs.store import Job
 from apps.jobs.transactions import Open, open_change
@@ -95,7 +96,7 @@ def retry_run(
 
     As a manual run: whether its job is paused and whatever runs of it are live. Without
     ``payload`` it gets that of the run. Raises Forbidden, RunNotFound, RunNotFinished,
-    RunRerunAlready, JobDeleted, JobsBusy, BadValue.
+    RunRerunAlready, JobDeleted, JobsBusy, BadValue, QuotaExceeded.
     """
     actor.require(Scope.OPERATE)
     reason = check_note(reason, field="reason", most=LONGEST_NOTE)
@@ -123,6 +124,8 @@ def retry_run(
             )
         wanted = detail.payload if payload is UNSET else payload
         own = None if same_json(wanted, job.definition.payload) else json.dumps(wanted)
+        if payload is not UNSET and own is not None:
+            check_own_payload(opened.conn, payload, tenant=job.tenant)
         made = _retry(opened, job, run, own=own, queue=queue, actor=actor, now=now)
         event = Event(
             tenant=job.tenant,
@@ -155,11 +158,13 @@ def redrive(
 
     All that are named or none: raises LetterNotFound, LetterClosed and JobDeleted with
     the place in the list. A filter passes over what is closed, and what has no job any
-    more. Raises Forbidden, JobsBusy, BadValue, too.
+    more. Raises Forbidden, JobsBusy, BadValue, QuotaExceeded, too.
     """
     actor.require(Scope.OPERATE)
     reason = check_note(reason, field="reason", most=LONGEST_NOTE)
     with open_change() as opened:
+        if wanted.payload is not UNSET:
+            check_own_payload(opened.conn, wanted.payload, tenant=tenant)
         moment = store.read_instant(opened.conn).now if now is None else now
         named, more = _choose(opened, wanted, tenant)
         jobs = _lock_jobs(opened, named)

@@ -52,6 +52,11 @@ _SQL = {
         "insert_backfill",
         "list_backfills",
         "cancel_backfill",
+        "read_terms",
+        "hurry_locks",
+        "hold_jobs",
+        "begin_count",
+        "end_count",
     )
 }
 
@@ -324,9 +329,55 @@ class BackfillRow:
     cancelled_by: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Under which terms a tenant has its jobs."""
+
+    timezone: str
+    """Of a new cron that names none."""
+    max_jobs: int | None
+    max_payload_bytes: int | None
+    jobs: int | None
+    """How many it has that are not deleted; None where nobody counts them."""
+
+
 def set_limits(conn: Connection) -> None:
     """Bound the waits and pauses of the open transaction."""
     _SQL["set_limits"].run(conn)
+
+
+def read_terms(conn: Connection, *, tenant: int) -> Terms | None:
+    """Return a tenant's terms, None where there is no such tenant."""
+    for timezone, max_jobs, max_bytes, jobs in _SQL["read_terms"].run(
+        conn, {"tenant": tenant}
+    ):
+        return Terms(
+            timezone=timezone,
+            max_jobs=max_jobs,
+            max_payload_bytes=max_bytes,
+            jobs=jobs,
+        )
+    return None
+
+
+def hurry_locks(conn: Connection) -> None:
+    """Have the open transaction wait a quarter of a second for a lock at most."""
+    _SQL["hurry_locks"].run(conn)
+
+
+def hold_jobs(conn: Connection) -> None:
+    """Let nobody write a job until the transaction ends; waits for whoever does."""
+    _SQL["hold_jobs"].run(conn)
+
+
+def begin_count(conn: Connection, *, tenant: int) -> int:
+    """Begin to count a tenant's jobs, which nobody writes now; return 0 if they are."""
+    return _SQL["begin_count"].change(conn, {"tenant": tenant})
+
+
+def end_count(conn: Connection, *, tenant: int) -> int:
+    """Count a tenant's jobs no more; return 0 where they were not."""
+    return _SQL["end_count"].change(conn, {"tenant": tenant})
 
 
 def find_jobs(conn: Connection, *, tenant: int, keys: Sequence[str]) -> dict[str, UUID]:

@@ -62,7 +62,7 @@ def change_timezone(
     check_zone(timezone)
     if not actor.sees(tenant):
         raise TenantNotFound
-    return _change(tenant, {"timezone": timezone}, actor=actor, reason=reason)
+    return change_tenant(tenant, {"timezone": timezone}, actor=actor, reason=reason)
 
 
 def change_share(tenant: int, share: Share, *, actor: Actor, reason: str = "") -> bool:
@@ -84,13 +84,17 @@ def change_share(tenant: int, share: Share, *, actor: Actor, reason: str = "") -
             raise BadValue(
                 f"A quota is between 1 and {MOST_RUNS:,}, or none.", field=name
             )
-    return _change(tenant, asdict(share), actor=actor, reason=reason)
+    return change_tenant(tenant, asdict(share), actor=actor, reason=reason)
 
 
-def _change(
+def change_tenant(
     tenant: int, values: Mapping[str, object], *, actor: Actor, reason: str
 ) -> bool:
-    """Set fields of a tenant and write down what was changed; return whether any."""
+    """Set fields of a tenant and write down what was changed; return whether any.
+
+    For who has asked whether the actor may, and checked the values. Raises
+    TenantNotFound.
+    """
     with transaction.atomic():
         found = Tenant.objects.select_for_update(no_key=True).filter(pk=tenant).first()
         if found is None:

@@ -36,6 +36,16 @@ class Tenant(models.Model):
     max_starts = models.IntegerField(
         null=True, blank=True, help_text="How many of its runs may begin in any second."
     )
+    max_jobs = models.IntegerField(
+        null=True,
+        blank=True,
+        help_text="How many jobs that are not deleted it may have.",
+    )
+    max_payload_bytes = models.IntegerField(
+        null=True,
+        blank=True,
+        help_text="How many bytes of JSON the payload of a job or run may have.",
+    )
     created_at = models.DateTimeField()
 
     class Meta:
@@ -48,6 +58,10 @@ class Tenant(models.Model):
             models.CheckConstraint(
                 condition=models.Q(max_running__gte=1, max_starts__gte=1),
                 name="chrono_tenant_quotas",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(max_jobs__gte=1, max_payload_bytes__gte=1),
+                name="chrono_tenant_job_quotas",
             ),
         ]
 

@@ -117,6 +117,24 @@ def test_a_tenant_s_share_is_changed_with_a_reason(client, conn):
         assert client.post(address, {**sent, **wrong}).status_code == 422
 
 
+def test_a_tenant_s_quotas_of_jobs_and_payloads_are_changed(client, conn):
+    address = reverse("admin:chrono_tenants_tenant_change", args=[1])
+    sent = {"timezone": "UTC", "weight": "1", "max_jobs": "3", "reason": "pays"}
+    listed = client.post(address, sent, follow=True).content.decode()
+    assert "The weight is now 1, at most 3 jobs." in listed
+    both = {**sent, "max_payload_bytes": "2048", "max_starts": "5"}
+    listed = client.post(address, both, follow=True).content.decode()
+    assert "at most 5 starts a second, 3 jobs and 2,048 bytes of payload" in listed
+    assert conn.execute(
+        "SELECT max_jobs, max_payload_bytes FROM chrono_tenant"
+    ).fetchall() == [(3, 2048)]
+    for wrong in ({"max_jobs": "0"}, {"max_payload_bytes": "262145"}):
+        assert client.post(address, {**sent, **wrong}).status_code == 422
+    listed = client.post(address, {**sent, "max_jobs": ""}, follow=True)
+    assert "no quotas" in listed.content.decode()
+    assert audited(conn) == [("tenant.change", "ada", "pays")] * 5
+
+
 def test_a_tenant_s_time_zone_is_changed_with_a_reason(client, conn):
     address = reverse("admin:chrono_tenants_tenant_change", args=[1])
     assert fields_of(client.get(address).content.decode())["timezone"] == "UTC"

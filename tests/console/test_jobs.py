@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from apps.jobs import store
 from apps.jobs.public import HIDDEN, definition_fields
+from apps.jobs.quotas import Quotas, change_quotas
 from apps.runtime.django_session import raw_connection
 from apps.tenants.directory import change_timezone
 from tests.console.conftest import ACTOR
@@ -297,6 +298,31 @@ def test_what_is_wrong_is_said_beside_its_field(client, conn):
         assert list(errors) == [field], (changes, errors)
         assert said in " ".join(errors[field]), changes
     assert conn.execute("SELECT id FROM chrono_job").fetchall() == []
+
+
+def test_what_a_quota_refuses_is_said_in_the_form(client, conn, make_job):
+    gone = make_job(key="gone").job
+    assert client.post(page("delete", gone)).status_code == 302
+    address = send(client, page("add"), **NEW).headers["Location"]
+    change_quotas(1, Quotas(max_jobs=1, max_payload_bytes=20), actor=ACTOR)
+    added = send(client, page("add"), **{**NEW, "key": "second"})
+    assert added.status_code == 422
+    [said] = added.context_data["form"].errors["__all__"]
+    assert "quota max_jobs of this tenant is 1, and this would make it 2" in said
+    changed = send(client, address, payload=json.dumps({"text": "x" * 30}))
+    assert changed.status_code == 422
+    assert list(changed.context_data["form"].errors) == ["payload"]
+    restored = client.post(page("restore", gone))
+    assert restored.status_code == 422
+    assert "max_jobs" in restored.content.decode()
+    nightly = job_at(address)
+    fields = {"payload": json.dumps({"text": "x" * 30}), "key": "k"}
+    ran = client.post(page("run", nightly.id), fields)
+    assert ran.status_code == 422
+    assert "max_payload_bytes" in ran.content.decode()
+    assert conn.execute(
+        "SELECT key, changes FROM chrono_job WHERE deleted_at IS NULL"
+    ).fetchall() == [("nightly", 1)]
 
 
 def test_a_changed_job_keeps_what_was_hidden(client, conn, make_job):
