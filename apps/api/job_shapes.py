@@ -127,8 +127,8 @@ SWITCHES: dict[str, Schema] = {
         "minLength": 1,
         "maxLength": LONGEST_CONCURRENCY_KEY,
         "description": "What its runs share with those of the tenant's other jobs that "
-        "name the same key and limit.",
-        "examples": ["payroll-provider"],
+        "name the same key and limit. {payload.a.b} is filled from a run's payload.",
+        "examples": ["payroll-provider", "employer-{payload.employer.id}"],
     },
     "concurrency_limit": {
         "type": "integer",

@@ -239,7 +239,8 @@ class JobForm(forms.Form):
     )
     max_concurrent_runs = _number("1 where left out, but any for allow all.")
     concurrency_key = _short(
-        "What its runs share with those of jobs that name the same key and limit.",
+        "What its runs share with those of jobs that name the same key and limit; "
+        "{payload.name} is filled from a run's payload.",
         max_length=400,
     )
     concurrency_limit = _number("How many of the key at once; 1 where left out.")

@@ -20,6 +20,7 @@ from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadSchedule, BadValue
 from chrono.rules.instants import HOUR, Millis
 from chrono.rules.jitter import default_window
+from chrono.rules.key_template import check_template, filled
 from chrono.rules.policy import POLICY_FIELDS, OverlapPolicy, Policy
 from chrono.rules.schedule import (
     KINDS,
@@ -154,6 +155,10 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
     check_names(data)
     schedule = _schedule(data)
     policies = _policy(data, schedule)
+    payload = _payload(data.get("payload"))
+    if policies.concurrency_key is not None:
+        check_template(policies.concurrency_key, field="concurrency_key")
+        filled(policies.concurrency_key, payload, field="concurrency_key")
     return Definition(
         key=check_text(data.get("key"), field="key", most=LONGEST_KEY),
         name=check_text(data.get("name", ""), field="name", most=LONGEST_NAME, least=0),
@@ -167,7 +172,7 @@ def parse_definition(data: Mapping[str, Any]) -> Definition:
         queue=check_queue(data.get("queue", "default")),
         priority=priority_from_name(data.get("priority", "normal")),
         target=parse_target(data.get("target")),
-        payload=_payload(data.get("payload")),
+        payload=payload,
         retry_policy=_retry_policy(data, policies),
         paused=None if data.get("paused") is None else _flag(data, "paused"),
     )

@@ -36,6 +36,7 @@ from chrono.rules import policy
 from chrono.rules.cron import check_zone
 from chrono.rules.errors import BadValue, ChronoError, UnknownTimezone
 from chrono.rules.instants import Millis
+from chrono.rules.key_template import filled, has_holes
 from chrono.rules.keys import uuid7
 from chrono.rules.overlap import Check, check
 from chrono.rules.partitions import partition_of
@@ -531,8 +532,33 @@ def to_revision(
         target=definition.target,
         payload=definition.payload,
         retry_policy=definition.retry_policy,
-        policy=policy.to_json(definition.policy),
+        policy=_policy_json(definition),
     )
+
+
+def key_of(revision: Revision, payload: Any) -> str | None:
+    """Return the concurrency key of a run with this payload, where that fills it.
+
+    None where all runs of the revision have the same. Raises BadValue for a payload
+    that does not fill it.
+    """
+    if policy.FILLED_KEY not in revision.policy:
+        return None
+    return filled(revision.policy["concurrency_key"], payload, field="payload")
+
+
+def _policy_json(definition: Definition) -> dict[str, Any]:
+    """Return the policies; with the key that the job's own payload fills, if it does.
+
+    So whoever fires reads no payload.
+    """
+    fields = policy.to_json(definition.policy)
+    key = definition.policy.concurrency_key
+    if key is not None and has_holes(key):
+        fields[policy.FILLED_KEY] = filled(
+            key, definition.payload, field="concurrency_key"
+        )
+    return fields
 
 
 def schedule_of(revision: Revision) -> Schedule:

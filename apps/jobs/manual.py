@@ -19,7 +19,7 @@ from apps.jobs.commands import (
     insert_near_or_far,
     lock_living,
 )
-from apps.jobs.editing import check_of, policy_of
+from apps.jobs.editing import check_of, key_of, policy_of
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.planning import Timer
 from apps.jobs.quotas import check_own_payload
@@ -152,8 +152,10 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
     group = store.next_group(conn, job=job, scheduled_for=moment, low=low, high=high)
     run = run_id(job.id, moment, group, job.part)
     payload, priority = asked.own_payload(job), asked.own_priority(job)
+    key = None
     if payload is not None:
         check_own_payload(conn, asked.payload, tenant=job.tenant)
+        key = key_of(job.definition, asked.payload)
     put_run(
         opened,
         job,
@@ -164,6 +166,7 @@ def _make(opened: Open, job: Job, asked: _Asked) -> UUID:
         horizon=instant.horizon,
         payload=payload,
         priority=priority,
+        key=key,
     )
     event = Event(
         tenant=job.tenant,
@@ -210,11 +213,12 @@ def put_run(
     payload: str | None = None,
     priority: int | None = None,
     queue: str | None = None,
+    key: str | None = None,
 ) -> None:
     """Write the timer of a run that somebody asks for, and what it has of its own.
 
     The job's row is locked. A payload is JSON as text; None is the job's, as with
-    ``priority`` and ``queue``.
+    ``priority``, ``queue`` and the concurrency ``key``.
     """
     timer = Timer(
         kind=TimerKind.MANUAL,
@@ -236,6 +240,7 @@ def put_run(
             payload=payload,
             priority=priority,
             queue=queue,
+            key=key,
         )
     if check_of(job.definition) is not Check.NOTHING:
         runs.insert_slot(opened.conn, part=job.part, job=job.id, run=run)

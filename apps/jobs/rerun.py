@@ -10,12 +10,14 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import batched
 from typing import Any
 from uuid import UUID
 
 from apps.jobs import rerun_store, store
 from apps.jobs.commands import COMMAND, LONGEST_NOTE, lock_living
 from apps.jobs.definition import check_queue
+from apps.jobs.editing import key_of
 from apps.jobs.errors import JobDeleted
 from apps.jobs.json_value import check_json, check_note, same_json
 from apps.jobs.manual import UNSET, put_run
@@ -33,9 +35,12 @@ from apps.tenants.event import Event
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import SECOND, Millis, format_instant
 from chrono.rules.keys import run_id, scheduled_for_of, uuid7
+from chrono.rules.policy import FILLED_KEY
 from chrono.rules.states import RunState, is_final
 
 MOST_RATE = 1_000
+PAYLOADS = 50
+"""How many payloads of letters are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +131,10 @@ def retry_run(
         own = None if same_json(wanted, job.definition.payload) else json.dumps(wanted)
         if payload is not UNSET and own is not None:
             check_own_payload(opened.conn, payload, tenant=job.tenant)
-        made = _retry(opened, job, run, own=own, queue=queue, actor=actor, now=now)
+        key = None if own is None else key_of(job.definition, wanted)
+        made = _retry(
+            opened, job, run, own=own, key=key, queue=queue, actor=actor, now=now
+        )
         event = Event(
             tenant=job.tenant,
             action="run.retry",
@@ -190,6 +198,7 @@ def _retry(
     run: UUID,
     *,
     own: str | None,
+    key: str | None,
     queue: str | None,
     actor: Actor,
     now: Millis | None,
@@ -209,6 +218,7 @@ def _retry(
         due_at=instant.now if now is None else now,
         horizon=instant.horizon,
         payload=own,
+        key=key,
         queue=None if queue == job.definition.queue else queue,
     )
     rerun_store.insert_rerun(conn, run=run, part=job.part, rerun=made, by=actor.name)
@@ -278,6 +288,7 @@ def _write(
     ]
     fresh = _new_runs(opened, pairs)
     apart = 1 if wanted.rate is None else SECOND // wanted.rate
+    keys = _keys(opened, wanted, chosen, jobs)
     reruns = [
         NewRerun(
             run=letter.run_id,
@@ -291,6 +302,7 @@ def _write(
             scheduled_for=moment,
             due_at=now + n * apart,
             queue=wanted.queue or job.definition.queue,
+            key=keys.get(letter.run_id),
         )
         for n, (letter, (job, moment), (run, group)) in enumerate(
             zip(chosen, pairs, fresh, strict=True)
@@ -309,6 +321,43 @@ def _write(
     )
     opened.parts.update(one.part for one in reruns)
     return reruns
+
+
+def _keys(
+    opened: Open,
+    wanted: Wanted,
+    chosen: Sequence[Letter],
+    jobs: dict[UUID, Job],
+) -> dict[UUID, str]:
+    """Return the concurrency keys that payloads fill, by the run that died.
+
+    Letters are read only for jobs that have such a key, some payloads at a time.
+    """
+    keys: dict[UUID, str] = {}
+    with_holes = [
+        letter
+        for letter in chosen
+        if FILLED_KEY in jobs[letter.job_id].definition.policy
+    ]
+    for batch in batched(with_holes, PAYLOADS):
+        ids = [letter.run_id for letter in batch]
+        payloads = (
+            letters.load_payloads(opened.conn, ids)
+            if wanted.payload is UNSET
+            else dict.fromkeys(ids, wanted.payload)
+        )
+        for letter in batch:
+            try:
+                key = key_of(jobs[letter.job_id].definition, payloads[letter.run_id])
+            except BadValue as error:
+                raise BadValue(
+                    f"The run {letter.run_id} can't be run again as its job is now. "
+                    f"{error.message}",
+                    field=error.field,
+                ) from None
+            if key is not None:
+                keys[letter.run_id] = key
+    return keys
 
 
 def _new_runs(

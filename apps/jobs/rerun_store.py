@@ -35,6 +35,8 @@ class NewRerun:
     scheduled_for: Millis
     due_at: Millis
     queue: str
+    key: str | None = None
+    """The concurrency key that its payload fills; None where it fills none."""
 
 
 def next_groups(
@@ -107,6 +109,7 @@ def insert_redriven(
             "scheduled_for": [one.scheduled_for for one in reruns],
             "due_at": [one.due_at for one in reruns],
             "queues": [one.queue for one in reruns],
+            "keys": [one.key for one in reruns],
             "own_queue": own_queue,
             "own_payload": own_payload,
             "payload": payload,

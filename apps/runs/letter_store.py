@@ -16,6 +16,7 @@ _SQL = {
         "list_dead_letters",
         "load_dead_letters",
         "get_dead_letter",
+        "load_letter_payloads",
         "lock_dead_letters",
         "discard_if_open",
         "note_dead_letter",
@@ -131,6 +132,14 @@ def load_dead_letters(
     """Return those letters of these runs that there are; None stands for any tenant."""
     rows = _SQL["load_dead_letters"].run(conn, {"runs": list(runs), "tenant": tenant})
     return {row[0]: _letter(row) for row in rows}
+
+
+def load_letter_payloads(conn: Connection, *, runs: Sequence[UUID]) -> dict[UUID, Any]:
+    """Return the payloads of the letters of these runs, each as large as one may be."""
+    return {
+        run: None if payload is None else json.loads(payload)
+        for run, payload in _SQL["load_letter_payloads"].run(conn, {"runs": list(runs)})
+    }
 
 
 def get_dead_letter(

@@ -133,6 +133,11 @@ def load(
     return letter_store.load_dead_letters(conn, runs=runs, tenant=tenant)
 
 
+def load_payloads(conn: Connection, runs: Sequence[UUID]) -> dict[UUID, Any]:
+    """Return the payloads of the letters of these runs: take few at a time."""
+    return letter_store.load_letter_payloads(conn, runs=runs)
+
+
 def load_named(
     conn: Connection, runs: Sequence[UUID], *, tenant: int | None
 ) -> list[Letter]:

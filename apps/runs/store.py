@@ -123,6 +123,8 @@ class Queueing:
 
     priority: int | None
     queue: str | None
+    key: str | None
+    """The concurrency key that its own payload fills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,8 +340,12 @@ def insert_run_input(
     payload: str | None,
     priority: int | None,
     queue: str | None = None,
+    key: str | None = None,
 ) -> None:
-    """Write what a run has of its own, one at least; a payload is JSON as text."""
+    """Write what a run has of its own, one at least; a payload is JSON as text.
+
+    With it goes the concurrency ``key`` that it fills.
+    """
     _SQL["insert_run_input"].change(
         conn,
         {
@@ -348,6 +354,7 @@ def insert_run_input(
             "payload": payload,
             "priority": priority,
             "queue": queue,
+            "key": key,
         },
     )
 
@@ -366,7 +373,8 @@ def load_run_queueing(
     """Return how those of these (part, run) queue that have a way of their own."""
     rows = _SQL["load_run_queueing"].run(conn, _places(runs))
     return {
-        run: Queueing(priority=priority, queue=queue) for run, priority, queue in rows
+        run: Queueing(priority=priority, queue=queue, key=key)
+        for run, priority, queue, key in rows
     }
 
 

@@ -38,6 +38,8 @@ class Definition:
     priority: int
     limited: bool = False
     """Whether its runs pass gates of limits."""
+    filled: bool = False
+    """Whether a payload fills its concurrency key; here it is that of the job's own."""
 
 
 @dataclass(slots=True, kw_only=True)

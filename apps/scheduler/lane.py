@@ -9,7 +9,7 @@ import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -37,6 +37,8 @@ LOOK_EVERY: Millis = 30_000
 """How often it looks whether something waits that nobody told of."""
 REST: Millis = 1_000
 MOST_JOBS = 200
+KEY = "\t"
+"""Stands for a run's concurrency key in the gates of its job: no key has it in it."""
 TURNS = 16
 """How many jobs that catch up are looked at in a step: it is a rate's worth."""
 EVERYTHING = 1_000_000
@@ -56,6 +58,16 @@ class _Gate:
     next: Millis = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The gates of limits that runs of a job have to pass, none where it has none."""
+
+    gates: str = ""
+    """With ``KEY`` for the concurrency key of a run."""
+    key: str = ""
+    """The one of the job as it is; a run's may be another."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Admission:
     """How many runs of a job are let in, and whether they take slots."""
@@ -65,8 +77,7 @@ class _Admission:
     slot: bool
     max_delay: Millis = 0
     """How long after its due instant a run may begin; 0 for any time."""
-    gates: str = ""
-    """The gates of limits that its runs have to pass."""
+    limits: _Limits
 
 
 class Lane:
@@ -225,7 +236,7 @@ class Lane:
                     job=job,
                     count=MOST_JOBS,
                     slot=False,
-                    gates=self._limits(
+                    limits=self._limits(
                         job, definitions.get((job.job_id, job.revision))
                     ),
                 )
@@ -262,7 +273,7 @@ class Lane:
                         count=free,
                         slot=slot,
                         max_delay=late,
-                        gates=self._limits(job, definition),
+                        limits=self._limits(job, definition),
                     )
                 )
         return admissions, len(jobs)
@@ -323,15 +334,18 @@ class Lane:
             "count": [one.count for one in wanted],
             "slot": [one.slot for one in wanted],
             "max_delay": [one.max_delay for one in wanted],
-            "gates": [one.gates for one in wanted],
+            "gates": [one.limits.gates for one in wanted],
+            "key": [one.limits.key for one in wanted],
             "slice": moment.slice,
             "now": moment.override,
         }
 
-    def _limits(self, job: Waiting, definition: Definition | None) -> str:
+    def _limits(self, job: Waiting, definition: Definition | None) -> _Limits:
         share = self._cache.shares.get(job.tenant)
         if definition is None or not (definition.limited or share):
-            return ""
-        return written(
-            limits_of(definition.policy, tenant=job.tenant, job=job.job_id, share=share)
-        )
+            return _Limits()
+        policy, key = definition.policy, definition.policy.concurrency_key
+        if key is not None:
+            policy = replace(policy, concurrency_key=KEY)
+        gates = limits_of(policy, tenant=job.tenant, job=job.job_id, share=share)
+        return _Limits(written(gates), key or "")

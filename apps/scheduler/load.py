@@ -320,6 +320,9 @@ def _queued(definition: Definition, own: Queueing) -> Definition:
         definition,
         priority=definition.priority if own.priority is None else own.priority,
         queue=definition.queue if own.queue is None else own.queue,
+        policy=definition.policy
+        if own.key is None or not definition.filled
+        else replace(definition.policy, concurrency_key=own.key),
     )
 
 
@@ -328,7 +331,7 @@ def _definition(row: RevisionRow) -> Definition | None:
     try:
         schedule = resolve(schedule_from_json(row.schedule), row.job_id)
         # Nearly every job has none; reading them is most of what a definition costs.
-        policies = policy.from_json(row.policy) if row.policy else policy.DEFAULT
+        policies = policy.in_force(row.policy) if row.policy else policy.DEFAULT
         overlaps = policy.overlap_from_name(row.overlap_policy)
     except ChronoError as error:
         log.error(
@@ -347,4 +350,5 @@ def _definition(row: RevisionRow) -> Definition | None:
         queue=row.queue,
         priority=row.priority,
         limited=policies.concurrency_key is not None or policies.rate_limit is not None,
+        filled=policy.FILLED_KEY in row.policy,
     )

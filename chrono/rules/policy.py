@@ -7,9 +7,10 @@ job's flat fields, with what is default left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast, get_args
 
+from chrono.rules import key_template
 from chrono.rules.durations import format_duration, parse_duration
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import DAY, SECOND, Millis
@@ -31,7 +32,10 @@ MOST_REMAINING = 1_000_000
 MOST_FAILURES = 100
 MOST_OF_A_KEY = 1_000
 MOST_OF_A_PERIOD = 1_000
-LONGEST_KEY = 200
+LONGEST_KEY = key_template.LONGEST
+FILLED_KEY = "filled_key"
+"""In the JSON of a revision beside a concurrency_key with holes: what the job's own
+payload makes of it."""
 LONGEST_PERIOD: Millis = DAY
 
 OVERLAP_ALIASES = {
@@ -76,7 +80,8 @@ class Policy:
     max_time_since_success: Millis | None = None
     """How long the job may go without a success before that is reported."""
     concurrency_key: str | None = None
-    """What its runs share with those of other jobs of the tenant."""
+    """What its runs share with those of other jobs of the tenant; may have holes that
+    the payload fills."""
     concurrency_limit: int | None = None
     """How many runs of the key may be ready or in execution; None is 1."""
     rate_limit: RateLimit | None = None
@@ -127,6 +132,16 @@ def from_json(data: Mapping[str, Any]) -> Policy:
             field="max_delay",
         )
     return policy
+
+
+def in_force(data: Mapping[str, Any]) -> Policy:
+    """Return the policies of a stored revision, with its key as its payload fills it.
+
+    Raises BadValue as :func:`from_json` does.
+    """
+    policy = from_json(data)
+    key = data.get(FILLED_KEY)
+    return policy if key is None else replace(policy, concurrency_key=str(key))
 
 
 def to_json(policy: Policy) -> dict[str, Any]:

@@ -350,3 +350,24 @@ def test_a_refusal_keeps_no_key(client, conn):
     problem(taken, 409, "key_taken")
     call(client, "delete", at(right.json()))
     assert call(client, "post", JOBS, body(), Idempotency_Key="k2").status_code == 201
+
+
+def test_a_run_whose_payload_does_not_fill_the_key_is_refused(client, conn):
+    keyed = {"concurrency_key": "of {payload.n}"}
+    refused = call(client, "post", JOBS, body(payload={"m": 1}, **keyed))
+    problem(refused, 422, "bad_value", pointer="/concurrency_key")
+    job = call(client, "post", JOBS, body(payload={"n": 1}, **keyed)).json()
+    assert job["concurrency_key"] == "of {payload.n}"
+    path = f"{JOBS}/{job['id']}/run"
+    for payload in ({"m": 1}, None, {"n": []}):
+        told = problem(
+            call(client, "post", path, {"payload": payload}),
+            422,
+            "bad_value",
+            pointer="/payload",
+        )
+        assert "payload.n" in told["detail"]
+    assert timers(conn, job) == 0
+    assert call(client, "post", path, {"payload": {"n": 2}}).status_code == 202
+    [(key,)] = conn.execute("SELECT concurrency_key FROM chrono_run_input").fetchall()
+    assert key == "of 2"

@@ -111,7 +111,7 @@ WRONG = {
     "max_concurrent_runs": [True, 0, -1, 1.5, "3", "", [], {}, 1_001, 10**30],
     "remaining_runs": [True, 0, -1, 1.5, "3", "", [], {}, 1_000_001, 10**30],
     "pause_on_failure": [True, 0, -1, 1.5, "3", "", [], {}, 101, 10**30],
-    "concurrency_key": [True, 7, [], {}, "", "a\tb", "x" * 1_000],
+    "concurrency_key": [True, 7, [], {}, "", "a\tb", "x" * 1_000, "{a}", "{payload.x}"],
     "concurrency_limit": [True, 0, -1, 1.5, "3", "", [], {}, 3, 10**30],
     "rate_limit": [
         *(True, 7, "10", [], {}, {"limit": 10}, {"period": "1m"}),

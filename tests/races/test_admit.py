@@ -163,6 +163,7 @@ def test_letting_in_and_bulk_edits_in_opposite_orders_never_deadlock(
         "slot": [True, True, True],
         "max_delay": [0, 0, 0],
         "gates": ["", "", ""],
+        "key": ["", "", ""],
         "slice": 0,
         "now": None,
     }

@@ -367,8 +367,8 @@ MUTATIONS = [
         rule="who is let in takes a slot",
         scenario=test_admit.test_the_oldest_go_first_and_no_more_than_were_asked_for,
         statement="admit_if_held",
-        old="FROM first WHERE slot",
-        new="FROM first WHERE false",
+        old="FROM passing WHERE slot",
+        new="FROM passing WHERE false",
     ),
     Mutation(
         rule="nobody is let in before the database's clock says so",

@@ -232,6 +232,7 @@ class Leader:
                 "slot": [True for _ in jobs],
                 "max_delay": [0 for _ in jobs],
                 "gates": ["" for _ in jobs],
+                "key": ["" for _ in jobs],
                 "slice": 0,
                 "now": None,
             },

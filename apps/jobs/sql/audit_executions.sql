@@ -1,7 +1,7 @@
 -- List executions of a stretch of runs whose number at one time is bounded (13).
 -- writes: nothing
 -- index: chrono_run_pkey, chrono_lease_pkey, chrono_attempt_pkey,
--- chrono_job_revision_key
+-- chrono_job_revision_key, chrono_run_input_pkey
 --
 -- A job's own bound is asked of runs of its schedule alone, since a person's go beyond
 -- it. One that goes on is over, so far, with this snapshot. Earlier attempts of runs
@@ -19,13 +19,14 @@ WITH page AS MATERIALIZED (
     WHERE run_id > %(low)s::uuid AND run_id <= %(high)s::uuid
         AND (%(tenant)s::integer IS NULL OR tenant = %(tenant)s::integer)
 ), bounds AS MATERIALIZED (
-    SELECT d.job_id, d.revision, v.most, v.key, v.most_of_key
+    SELECT d.job_id, d.revision, v.most, v.key, v.filled, v.most_of_key
     FROM (SELECT DISTINCT job_id, revision FROM page) d
     CROSS JOIN LATERAL (
         SELECT coalesce(
                 (policy ->> 'max_concurrent_runs')::integer,
                 CASE WHEN overlap_policy <> 'allow_all' THEN 1 END) AS most,
-            policy ->> 'concurrency_key' AS key,
+            coalesce(policy ->> 'filled_key', policy ->> 'concurrency_key') AS key,
+            policy ? 'filled_key' AS filled,
             coalesce((policy ->> 'concurrency_limit')::integer, 1) AS most_of_key
         FROM chrono_job_revision
         WHERE job_id = d.job_id AND revision = d.revision OFFSET 0
@@ -39,10 +40,11 @@ WITH page AS MATERIALIZED (
     )
 ), bounded AS MATERIALIZED (
     SELECT r.run_id, r.part, r.job_id, r.revision, r.attempt, r.tenant, r.started_at,
-        r.finished_at, b.key, b.most_of_key, q.max_running AS most_of_tenant,
+        r.finished_at, coalesce(i.concurrency_key, b.key) AS key, b.most_of_key, q.max_running AS most_of_tenant,
         CASE WHEN get_byte(uuid_send(r.run_id), 15) & 1 = 0 THEN b.most END AS most
     FROM page r JOIN bounds b ON b.job_id = r.job_id AND b.revision = r.revision
     LEFT JOIN quotas q ON q.tenant = r.tenant
+    LEFT JOIN chrono_run_input i ON b.filled AND i.part = r.part AND i.run_id = r.run_id
 )
 SELECT e.run_id, e.job_id, e.revision, e.tenant, e.most, e.key, e.most_of_key,
     e.most_of_tenant,

@@ -14,10 +14,10 @@ WITH wanted AS MATERIALIZED (
         %(runs)s::uuid[], %(reruns)s::uuid[], %(parts)s::smallint[], %(jobs)s::uuid[],
         %(tenants)s::integer[], %(versions)s::integer[], %(revisions)s::integer[],
         %(groups)s::integer[], %(scheduled_for)s::bigint[], %(due_at)s::bigint[],
-        %(queues)s::text[]
+        %(queues)s::text[], %(keys)s::text[]
     ) AS w (
         run_id, rerun_id, part, job_id, tenant, version, revision, attempt_group,
-        scheduled_ms, due_ms, queue
+        scheduled_ms, due_ms, queue, key
     )
 ), closed AS (
     UPDATE chrono_dead_letter d
@@ -35,7 +35,7 @@ WITH wanted AS MATERIALIZED (
         1, 5
     FROM wanted
 ), own AS MATERIALIZED (
-    SELECT w.part, w.rerun_id, CASE
+    SELECT w.part, w.rerun_id, w.key, CASE
             WHEN %(own_payload)s::boolean THEN %(payload)s::jsonb
             ELSE coalesce(d.payload, 'null') END AS payload,
         coalesce(v.payload, 'null') AS usual,
@@ -44,8 +44,10 @@ WITH wanted AS MATERIALIZED (
     JOIN chrono_dead_letter d ON d.run_id = w.run_id AND d.part = w.part
     JOIN chrono_job_revision v ON v.job_id = w.job_id AND v.revision = w.revision
 ), inputs AS (
-    INSERT INTO chrono_run_input (part, run_id, payload, queue)
-    SELECT part, rerun_id, nullif(payload, usual), queue FROM own
+    INSERT INTO chrono_run_input (part, run_id, payload, queue, concurrency_key)
+    SELECT part, rerun_id, nullif(payload, usual), queue,
+        CASE WHEN payload <> usual THEN key END
+    FROM own
     WHERE payload <> usual OR queue IS NOT NULL
 )
 INSERT INTO chrono_blocked (

@@ -2,11 +2,13 @@
 -- writes: blocked ready slot run
 -- moves: blocked -> ready | skipped
 -- locks: partition rows in id order FOR SHARE, then blocked rows
--- index: chrono_blocked_order (gate, part, job_id, due_at)
+-- index: chrono_blocked_order (gate, part, job_id, due_at), chrono_run_input_pkey,
+-- chrono_job_revision_key
 --
 -- Guard as in fire_if_held: a leader that is none any more lets nobody in. A run that
 -- waited longer than its job's max_delay does not begin: it is skipped, past its deadline,
--- unless a person asked for it. One whose job has limits goes on to their gates.
+-- unless a person asked for it. One whose job has limits goes on to their gates; their
+-- key is the run's own, or that of its revision: its job may have another by now.
 WITH locked AS MATERIALIZED (
     SELECT id, fence, term, epoch FROM chrono_partition
     WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
@@ -18,16 +20,16 @@ WITH locked AS MATERIALIZED (
         ) AS g (id, fence, term, epoch)
     )
 ), first AS MATERIALIZED (
-    SELECT w.slot, h.fence AS held_fence, b.*,
-        string_to_array(nullif(w.gates, ''), E'\n') AS ahead, (
+    SELECT w.slot, w.gates, w.key, h.fence AS held_fence, b.*, (
             b.backfill IS NULL AND b.due_at < coalesce(
                 to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp()
             ) - nullif(w.max_delay, 0) * interval '1 millisecond'
         ) IS TRUE AS too_late
     FROM unnest(
         %(part)s::smallint[], %(job)s::uuid[], %(count)s::integer[],
-        %(slot)s::boolean[], %(max_delay)s::bigint[], %(gates)s::text[]
-    ) AS w (part, job, count, slot, max_delay, gates)
+        %(slot)s::boolean[], %(max_delay)s::bigint[], %(gates)s::text[],
+        %(key)s::text[]
+    ) AS w (part, job, count, slot, max_delay, gates, key)
     JOIN held h ON h.id = w.part
     CROSS JOIN LATERAL (
         SELECT b.ctid AS tid, b.* FROM chrono_blocked b
@@ -37,19 +39,36 @@ WITH locked AS MATERIALIZED (
         ORDER BY b.due_at, b.run_id LIMIT w.count
         FOR UPDATE SKIP LOCKED
     ) b
+), own AS MATERIALIZED (
+    SELECT part, run_id, concurrency_key AS key FROM chrono_run_input
+    WHERE part = ANY(%(parts)s::smallint[]) AND concurrency_key IS NOT NULL
+        AND run_id = ANY(ARRAY(SELECT run_id FROM first WHERE key <> ''))
+), revised AS MATERIALIZED (
+    SELECT job_id, revision,
+        coalesce(policy ->> 'filled_key', policy ->> 'concurrency_key') AS key
+    FROM chrono_job_revision
+    WHERE job_id = ANY(ARRAY(SELECT job_id FROM first WHERE key <> ''))
+        AND revision = ANY(ARRAY(SELECT revision FROM first WHERE key <> ''))
+), passing AS MATERIALIZED (
+    SELECT f.*, string_to_array(
+            replace(nullif(f.gates, ''), E'\t', coalesce(o.key, r.key, f.key)), E'\n'
+        ) AS ahead
+    FROM first f
+    LEFT JOIN own o ON o.part = f.part AND o.run_id = f.run_id
+    LEFT JOIN revised r ON r.job_id = f.job_id AND r.revision = f.revision
 ), moved AS (
     DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(
-        SELECT tid FROM first WHERE too_late OR ahead IS NULL
+        SELECT tid FROM passing WHERE too_late OR ahead IS NULL
     ))
 ), passed_on AS (
     UPDATE chrono_blocked b SET gate = f.ahead[1],
         gates_left = nullif(f.ahead[2:], '{}'),
         reason = CASE split_part(f.ahead[1], '/', 1)
             WHEN 'rate_limit' THEN 32 ELSE 33 END
-    FROM first f WHERE b.ctid = f.tid AND f.ahead IS NOT NULL AND NOT f.too_late
+    FROM passing f WHERE b.ctid = f.tid AND f.ahead IS NOT NULL AND NOT f.too_late
 ), counted AS (
     INSERT INTO chrono_slot (part, job_id, run_id)
-    SELECT part, job_id, run_id FROM first WHERE slot AND NOT too_late
+    SELECT part, job_id, run_id FROM passing WHERE slot AND NOT too_late
     ON CONFLICT DO NOTHING
 ), readied AS (
     INSERT INTO chrono_ready (
@@ -58,7 +77,7 @@ WITH locked AS MATERIALIZED (
     )
     SELECT due_at, clock_timestamp(), run_id, job_id, tag, held_fence, revision, tenant,
         part, priority, attempt, %(slice)s::smallint, queue
-    FROM first WHERE NOT too_late AND ahead IS NULL
+    FROM passing WHERE NOT too_late AND ahead IS NULL
 ), skipped AS (
     INSERT INTO chrono_run (
         due_at, dispatched_at, finished_at, id, job_id, fence, revision, tenant, part,
@@ -66,9 +85,9 @@ WITH locked AS MATERIALIZED (
     )
     SELECT due_at, dispatched_at, clock_timestamp(), run_id, job_id, held_fence,
         revision, tenant, part, 5, 6, priority, attempt, queue
-    FROM first WHERE too_late
+    FROM passing WHERE too_late
     ON CONFLICT DO NOTHING
 )
 SELECT (SELECT array_agg(id) FROM held),
     (SELECT array_agg(CASE WHEN ahead IS NULL THEN queue END)
-    FROM first WHERE NOT too_late)
+    FROM passing WHERE NOT too_late)
