@@ -126,16 +126,16 @@ SWITCHES: dict[str, Schema] = {
         **TEXT,
         "minLength": 1,
         "maxLength": LONGEST_CONCURRENCY_KEY,
-        "description": "What its runs share with those of the tenant's other jobs that "
-        "name the same key and limit. {payload.a.b} is filled from a run's payload.",
+        "description": "Its runs count together with those of the tenant's other jobs "
+        "that name the same key. {payload.a.b} is filled from a run's payload.",
         "examples": ["payroll-provider", "employer-{payload.employer.id}"],
     },
     "concurrency_limit": {
         "type": "integer",
         "minimum": 1,
         "maximum": MOST_OF_A_KEY,
-        "description": "How many runs of the key may be ready or in execution; 1 where "
-        "left out.",
+        "description": "Its runs are let in while fewer of the key's, of whatever job, "
+        "are ready or in execution; 1 where left out.",
     },
     "rate_limit": {
         **record(

@@ -239,11 +239,13 @@ class JobForm(forms.Form):
     )
     max_concurrent_runs = _number("1 where left out, but any for allow all.")
     concurrency_key = _short(
-        "What its runs share with those of jobs that name the same key and limit; "
+        "Its runs count together with those of jobs that name the same key; "
         "{payload.name} is filled from a run's payload.",
         max_length=400,
     )
-    concurrency_limit = _number("How many of the key at once; 1 where left out.")
+    concurrency_limit = _number(
+        "Let in while fewer of the key are under way; 1 where left out."
+    )
     rate_limit = _short(
         "How many may begin in how long, as 10/1m: of the key, else of this job.",
         max_length=200,

@@ -139,6 +139,9 @@ class Gatekeeper:
         """Where the walk along the gates stands."""
         self._limits = False
         """Whether it has met the gate of a limit."""
+        self._met: dict[str, set[str]] = {}
+        self._known: dict[str, set[str]] = {}
+        """The gates of limits met on this walk and on the last, by what they share."""
 
     def notice(self) -> None:
         """Look with the next step: something waits, or may go on."""
@@ -219,6 +222,8 @@ class Gatekeeper:
         keys = store.list_gates(self._conn, after=self._after, limit=MOST_AT_ONCE)
         gates = [gate for gate in map(parse_gate, keys) if gate is not None]
         for gate in gates:
+            self._met.setdefault(gate.shared, set()).add(gate.key)
+        for gate in gates:
             if not self._gates.is_shut(gate):
                 fired.count(self._admit(gate, moment))
         self._limits |= any(gate.reason in LIMITS for gate in gates)
@@ -228,6 +233,7 @@ class Gatekeeper:
         # While runs wait for a limit somebody has to look whether others have ended.
         self._next_walk = moment.now + (LIMITS_EVERY if self._limits else WALK_EVERY)
         self._after, self._limits = "", False
+        self._known, self._met = self._met, {}
 
     def _admit(self, gate: Gate, moment: Moment) -> list[str | None]:
         into, now = moment.slice, moment.override
@@ -242,6 +248,12 @@ class Gatekeeper:
                 return store.admit_rate(
                     self._conn, gate=gate, limit=limit, into=into, now=now
                 )
+            alike = self._met[gate.shared] | self._known.get(gate.shared, set())
             return store.admit_concurrency(
-                self._conn, gate=gate, limit=limit.limit, into=into, now=now
+                self._conn,
+                gate=gate,
+                limit=limit.limit,
+                rivals=alike - {gate.key},
+                into=into,
+                now=now,
             )

@@ -1,7 +1,7 @@
 """The statements of this room, one function a file; rows in, frozen values out."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -763,20 +763,39 @@ def admit_resumed(
 
 
 def try_gate(conn: Connection, *, gate: Gate) -> bool:
-    """Take a gate's lock until the transaction ends; return whether it was free."""
-    [(taken,)] = _SQL["try_gate"].run(conn, {"class": GATE_LOCKS, "gate": gate.key})
+    """Take a gate's lock until the transaction ends; return whether it was free.
+
+    Gates that count together have one.
+    """
+    params = {"class": GATE_LOCKS, "shared": gate.shared}
+    [(taken,)] = _SQL["try_gate"].run(conn, params)
     return bool(taken)
 
 
 def admit_concurrency(
-    conn: Connection, *, gate: Gate, limit: int, into: int, now: Millis | None
+    conn: Connection,
+    *,
+    gate: Gate,
+    limit: int,
+    rivals: Iterable[str] = (),
+    into: int,
+    now: Millis | None,
 ) -> list[str | None]:
     """Let runs in of which only so many may be at once; return as admit_probes does.
 
-    In the transaction that has the gate's lock.
+    In the transaction that has the gate's lock. What waits behind the ``rivals``, gates
+    of the same key with other limits, goes first where it was due before.
     """
     rows = _SQL["admit_concurrency"].run(
-        conn, {"gate": gate.key, "limit": limit, "slice": into, "now": now}
+        conn,
+        {
+            "gate": gate.key,
+            "shared": gate.shared,
+            "limit": limit,
+            "rivals": list(rivals),
+            "slice": into,
+            "now": now,
+        },
     )
     return [queue for (queue,) in rows]
 

@@ -1,8 +1,9 @@
 """What the gates are called behind which runs of several jobs wait.
 
 A gate's key names all that is needed to let somebody in: whose it is, what it is of,
-and its limit. So jobs with the same key and limit share a gate, and who lets in has no
-job to read.
+and its limit, so who lets in has no job to read. Jobs with the same key and limit share
+a gate; those with the same key and another limit have one of their own, and count
+together with them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,17 @@ class Gate:
     def key(self) -> str:
         """Return the text by which its rows are found."""
         return f"{self.reason.label}/{self.tenant}/{self.name}"
+
+    @property
+    def shared(self) -> str:
+        """Return what it has in common with the gates that it counts together with.
+
+        For how many there are at once, that is all but the limit.
+        """
+        if self.reason is not Reason.CONCURRENCY_LIMIT:
+            return self.key
+        _, _, of = self.name.partition("/")
+        return f"{self.reason.label}/{self.tenant}/*/{of}"
 
 
 @dataclass(frozen=True, slots=True)

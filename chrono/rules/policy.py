@@ -83,7 +83,7 @@ class Policy:
     """What its runs share with those of other jobs of the tenant; may have holes that
     the payload fills."""
     concurrency_limit: int | None = None
-    """How many runs of the key may be ready or in execution; None is 1."""
+    """Fewer runs of the key than this are under way when one is let in; None is 1."""
     rate_limit: RateLimit | None = None
     """How many runs may begin; of the key, where there is one, else of the job."""
     on_limit: OnLimit = "wait"

@@ -15,7 +15,7 @@ from apps.scheduler.batches import Fired
 from apps.scheduler.dispatcher import Dispatcher
 from apps.scheduler.gates import Gatekeeper
 from apps.tenants.actor import Actor
-from chrono.rules.gates import parse_gate
+from chrono.rules.gates import limit_of, parse_gate
 from chrono.rules.instants import MINUTE, SECOND, format_instant
 from chrono.rules.keys import scheduled_for_of
 from chrono.rules.states import Reason, RunState
@@ -81,12 +81,73 @@ def test_a_key_without_a_limit_lets_one_in_and_keeps_the_order(leader: Leader):
     assert seen == jobs
 
 
-def test_other_keys_limits_and_tenants_have_a_gate_of_their_own(leader: Leader):
+def test_other_keys_have_places_of_their_own(leader: Leader):
     once(leader, "a", **KEY)
     once(leader, "b", concurrency_key="other")
-    once(leader, "c", **KEY, concurrency_limit=3)
+    once(leader, "c", concurrency_key="3/provider", concurrency_limit=3)
     leader.run_to(NOON + 3 * SECOND)
     assert (leader.count("chrono_ready"), leader.count("chrono_blocked")) == (3, 0)
+
+
+def test_jobs_with_other_limits_of_a_key_count_together(leader: Leader):
+    for n in range(3):
+        once(leader, f"two-{n}", **KEY, concurrency_limit=2)
+    leader.run_to(NOON + 2 * SECOND)
+    assert busy(leader) == 2
+    once(leader, "one", **KEY)
+    once(leader, "three", **KEY, concurrency_limit=3)
+    leader.run_to(NOON + 4 * SECOND)
+    # The third of two, which was due before, keeps the one of three behind it.
+    assert (busy(leader), leader.count("chrono_blocked")) == (2, 3)
+    assert gates(leader) == [
+        f"concurrency_limit/1/{limit}/provider" for limit in (1, 2, 3)
+    ]
+
+
+def test_the_lowest_limit_of_a_key_has_its_turn_in_the_order_of_due_instants(
+    leader: Leader,
+):
+    for n in range(3):
+        once(leader, f"early-{n}", **KEY, concurrency_limit=2)
+    leader.run_to(NOON + 2 * SECOND)
+    alone = once(leader, "alone", **KEY)
+    leader.run_to(NOON + 4 * SECOND)
+    for n in range(3):
+        once(leader, f"late-{n}", **KEY, concurrency_limit=2)
+    leader.run_to(NOON + 6 * SECOND)
+    begun: list[uuid.UUID] = []
+    held = leader.claim()
+    begun += [one.job_id for one in held]
+    while held:
+        assert len(held) <= 2
+        leader.settle(held.pop(0))
+        leader.run_to(leader.clock.moment + SECOND)
+        fresh = leader.claim()
+        if alone in {one.job_id for one in fresh}:
+            assert held == [], "it found nobody under way"
+        held += fresh
+        begun += [one.job_id for one in fresh]
+    assert len(begun) == 7
+    assert begun.index(alone) == 3, "in its turn, by when it was due"
+
+
+def test_a_retry_with_another_limit_by_now_counts_once(leader: Leader):
+    job = leader.create(
+        "job", interval="1h", starts_at=format_instant(NOON + SECOND), **KEY
+    )
+    leader.run_to(NOON + 2 * SECOND)
+    [lease] = leader.claim()
+    again = leader.clock.moment + 3 * SECOND
+    leader.settle(lease, state=0, reason=30, due=again, error="no")
+    for n in range(3):
+        once(leader, f"job-{n}", **KEY, concurrency_limit=2)
+    leader.run_to(again + SECOND)
+    assert busy(leader) == 2
+    assert leader.blocked(job) != []
+    for _ in range(3):
+        leader.settle(*leader.claim())
+        leader.run_to(leader.clock.moment + SECOND)
+    assert (busy(leader), leader.count("chrono_blocked")) == (0, 0)
 
 
 def test_a_run_that_waits_to_be_tried_again_holds_no_place(leader: Leader):
@@ -314,40 +375,48 @@ def test_a_new_keeper_counts_what_the_old_one_let_in(leader: Leader):
     assert busy(leader) == 1
 
 
+@pytest.mark.parametrize("other", [4, 2])
 def test_two_keepers_at_once_let_in_no_more_than_may(
-    leader: Leader, dsn, background, monkeypatch
+    leader: Leader, dsn, background, monkeypatch, other
 ):
-    """While one has the gate's lock the other goes by; behind it, it counts anew."""
+    """While one has the key's lock the other goes by; behind it, it counts anew."""
     monkeypatch.setattr(Gatekeeper, "step", lambda self, moment: Fired())
     monkeypatch.setattr(Gatekeeper, "due", lambda self: NOON + MINUTE)
     for n in range(30):
-        once(leader, f"job-{n}", **KEY, concurrency_limit=4)
+        limit = other if n % 2 else 4
+        once(leader, f"job-{n}", **KEY, concurrency_limit=limit)
     leader.run_to(NOON + 3 * SECOND)
     assert leader.count("chrono_blocked") == 30
-    gate = parse_gate("concurrency_limit/1/4/provider")
-    assert gate is not None
+    alike = [parse_gate(f"concurrency_limit/1/{n}/provider") for n in {4, other}]
 
-    def admit(conn):
+    def admit(conn, gate):
         with conn.transaction():
             if not store.try_gate(conn, gate=gate):
                 return 0
             found = store.admit_concurrency(
-                conn, gate=gate, limit=4, into=0, now=leader.clock.moment
+                conn,
+                gate=gate,
+                limit=limit_of(gate).limit,
+                rivals={one.key for one in alike} - {gate.key},
+                into=0,
+                now=leader.clock.moment,
             )
             return len(found)
 
-    def often(_):
+    def often(n):
         with connect_hot(dsn, name="test keeper") as conn:
-            return sum(admit(conn) for _ in range(20))
+            return sum(admit(conn, alike[(n + k) % len(alike)]) for k in range(20))
 
     found = [background(often, n) for n in range(6)]
     assert sum(one.result(timeout=20) for one in found) == 4
     assert busy(leader) == 4
-    with connect_hot(dsn, name="test keeper") as other:
+    with connect_hot(dsn, name="test keeper") as keeper:
         with leader.conn.transaction():
-            assert store.try_gate(leader.conn, gate=gate)
-            assert admit(other) == 0
-        assert admit(other) == 0
+            assert store.try_gate(leader.conn, gate=alike[0])
+            assert not any(admit(keeper, gate) for gate in alike)
+            with keeper.transaction():
+                assert not store.try_gate(keeper, gate=alike[-1])
+        assert not any(admit(keeper, gate) for gate in alike)
 
 
 def test_passes_that_nobody_counts_any_more_are_forgotten(leader: Leader):

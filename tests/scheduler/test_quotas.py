@@ -5,6 +5,8 @@ from apps.tenants.actor import Actor
 from apps.tenants.directory import change_share
 from chrono.rules.fairness import Share
 from chrono.rules.instants import DAY, MINUTE, SECOND, format_instant
+from chrono.rules.keys import run_id
+from chrono.rules.partitions import partition_of
 from chrono.rules.states import Reason
 from tests.scheduler.conftest import NOON, Leader
 
@@ -130,3 +132,36 @@ def test_what_was_missed_is_caught_up_within_the_quota(leader: Leader):
         assert busy(leader) <= 1
         leader.settle(*leader.claim())
     assert len(leader.ended(job)) >= 5
+
+
+def test_who_has_a_gate_ahead_again_holds_no_place_of_it_whatever_the_quota_was(
+    leader: Leader,
+):
+    """Or one waits for the tenant's place and has the key's, and one the other way."""
+    jobs = [leader.create(f"job-{n}", cron="0 0 1 1 *", **KEY) for n in range(2)]
+    tenant, key = "concurrency_limit/1/1/", "concurrency_limit/1/1/provider"
+    # The first has the key's place; the second had one of two of the tenant.
+    lying = [(tenant, None, key), (key, [tenant], "concurrency_limit/1/2/")]
+    for n, (job, (gate, ahead, passed)) in enumerate(zip(jobs, lying, strict=True)):
+        run, part = run_id(job, NOON, 1, partition_of(job)), partition_of(job)
+        leader.conn.execute(
+            """
+            INSERT INTO chrono_blocked (due_at, dispatched_at, run_id, job_id, tag,
+                fence, revision, tenant, part, priority, attempt, queue, gate, reason,
+                gates_left)
+            VALUES (to_timestamp(%s / 1000.0), now(), %s, %s, 0, 1, 1, 1, %s, 2, 2,
+                'default', %s, 33, %s)
+            """,
+            [NOON + n, run, job, part, gate, ahead],
+        )
+        leader.conn.execute(
+            "INSERT INTO chrono_pass (gate, admitted_at, run_id, part) "
+            "VALUES (%s, now(), %s, %s)",
+            [passed, run, part],
+        )
+    grant(leader, max_running=1)
+    for job in jobs:
+        leader.run_to(leader.clock.moment + SECOND)
+        [lease] = leader.claim()
+        assert lease.job_id == job
+        leader.settle(lease)

@@ -1,3 +1,3 @@
--- Take the lock of a gate until the transaction ends, if nobody has it.
+-- Take the lock of gates that count together until the transaction ends, if it is free.
 -- writes: nothing
-SELECT pg_try_advisory_xact_lock(%(class)s::integer, hashtext(%(gate)s::text))
+SELECT pg_try_advisory_xact_lock(%(class)s::integer, hashtext(%(shared)s::text))
