@@ -11,6 +11,7 @@ from django.db import connection
 from apps.jobs.audit import audit
 from apps.jobs.commands import create_job, pause_job
 from apps.jobs.manual import run_now
+from apps.worker import claims
 from tests.cases.test_d_restarts import looked
 from tests.rigs.faults import pooler
 from tests.scheduler.test_process import said
@@ -57,7 +58,11 @@ def test_f03_f04_behind_a_pooler_the_web_works_and_nobody_leads(own_server, star
         assert process.poll() is None
 
 
-def test_f07_with_a_listener_that_hears_nothing_more_work_goes_on(dsn, connect):
+def test_f07_with_a_listener_that_hears_nothing_more_work_goes_on(
+    dsn, connect, monkeypatch
+):
+    # It rests as after a long time without a run: then each rest is the longest.
+    monkeypatch.setattr(claims, "SHORTEST_REST", claims.LONGEST_REST)
     conn = connect()
     job = make_job(conn, target={"kind": "task", "name": "tests.nothing"})
     with Network(dsn) as network, running(network.url, TASKS):
