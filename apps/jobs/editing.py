@@ -263,6 +263,8 @@ def compare(job: Job, edit: Edit) -> Change:
 def _own_zone(job: Job) -> str | None:
     """Return the time zone of a job's cron, None where it has none that is known."""
     own = job.definition.schedule.get("timezone")
+    if own is None:
+        return None
     try:
         check_zone(str(own))
     except UnknownTimezone:
