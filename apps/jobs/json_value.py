@@ -134,8 +134,8 @@ def _number_size(number: float, field: str) -> int:
         return len(str(number))
     if not math.isfinite(number):
         raise BadValue(f"{field} has NaN or infinity, which JSON lacks.", field=field)
-    # Postgres prints 1e300 with all its zeros.
-    return len(format(Decimal(repr(number)), "f"))
+    # Postgres prints 1e300 with all its zeros, and knows no zero below zero.
+    return len(format(Decimal(repr(number + 0.0)), "f"))
 
 
 def _too_long(field: str, size: int) -> BadValue:
