@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from apps.jobs.planning import Skip, Timer
 from apps.runtime import sql
+from apps.runtime.arrays import (
+    bools,
+    int8s,
+    int8s_or_nulls,
+    jsonbs,
+    texts,
+    uuids,
+    uuids_or_nulls,
+)
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis
 from chrono.rules.keys import PAST_ID
@@ -382,7 +389,7 @@ def end_count(conn: Connection, *, tenant: int) -> int:
 
 def find_jobs(conn: Connection, *, tenant: int, keys: Sequence[str]) -> dict[str, UUID]:
     """Return the ids of the jobs that exist among these keys."""
-    rows = _SQL["find_jobs"].run(conn, {"tenant": tenant, "keys": list(keys)})
+    rows = _SQL["find_jobs"].run(conn, {"tenant": tenant, "keys": texts(keys)})
     return dict(rows)
 
 
@@ -402,7 +409,7 @@ def lock_jobs(
     conn: Connection, *, jobs: Sequence[UUID], tenant: int | None = None
 ) -> None:
     """Lock the rows of these jobs, of this tenant, until the transaction ends."""
-    _SQL["lock_jobs"].run(conn, {"jobs": list(jobs), "tenant": tenant})
+    _SQL["lock_jobs"].run(conn, {"jobs": uuids(jobs), "tenant": tenant})
 
 
 def load_jobs(
@@ -412,7 +419,7 @@ def load_jobs(
 
     None stands for all tenants.
     """
-    rows = _SQL["load_jobs"].run(conn, {"jobs": list(jobs), "tenant": tenant})
+    rows = _SQL["load_jobs"].run(conn, {"jobs": uuids(jobs), "tenant": tenant})
     return [_job(row) for row in rows]
 
 
@@ -676,15 +683,15 @@ def insert_jobs(
         {
             "tenant": tenant,
             "now": now,
-            "ids": [job.id for job in jobs],
-            "keys": [job.key for job in jobs],
-            "names": [job.name for job in jobs],
-            "tags": [" ".join(job.tags) for job in jobs],
-            "parts": [job.part for job in jobs],
-            "activated_at": [job.activated_at for job in jobs],
-            "paused": [job.paused for job in jobs],
-            "paused_by": [job.paused_by for job in jobs],
-            "remaining_runs": [job.remaining_runs for job in jobs],
+            "ids": uuids([job.id for job in jobs]),
+            "keys": texts([job.key for job in jobs]),
+            "names": texts([job.name for job in jobs]),
+            "tags": texts([" ".join(job.tags) for job in jobs]),
+            "parts": int8s([job.part for job in jobs]),
+            "activated_at": int8s([job.activated_at for job in jobs]),
+            "paused": bools([job.paused for job in jobs]),
+            "paused_by": texts([job.paused_by for job in jobs]),
+            "remaining_runs": int8s_or_nulls([job.remaining_runs for job in jobs]),
         },
     )
     return {job for (job,) in rows}
@@ -702,19 +709,17 @@ def insert_revisions(
         conn,
         {
             "now": now,
-            "jobs": [job for job, _, _ in revisions],
-            "revisions": [number for _, number, _ in revisions],
-            "schedules": [Jsonb(row.schedule) for row in rows],
-            "jitter_windows": [row.jitter_window for row in rows],
-            "overlap_policies": [row.overlap_policy for row in rows],
-            "queues": [row.queue for row in rows],
-            "priorities": [int(row.priority) for row in rows],
-            "targets": [Jsonb(row.target) for row in rows],
-            "payloads": [
-                None if row.payload is None else Jsonb(row.payload) for row in rows
-            ],
-            "retry_policies": [Jsonb(row.retry_policy) for row in rows],
-            "policies": [Jsonb(row.policy) for row in rows],
+            "jobs": uuids([job for job, _, _ in revisions]),
+            "revisions": int8s([number for _, number, _ in revisions]),
+            "schedules": jsonbs([row.schedule for row in rows]),
+            "jitter_windows": int8s([row.jitter_window for row in rows]),
+            "overlap_policies": texts([row.overlap_policy for row in rows]),
+            "queues": texts([row.queue for row in rows]),
+            "priorities": int8s([int(row.priority) for row in rows]),
+            "targets": jsonbs([row.target for row in rows]),
+            "payloads": jsonbs([row.payload for row in rows]),
+            "retry_policies": jsonbs([row.retry_policy for row in rows]),
+            "policies": jsonbs([row.policy for row in rows]),
         },
     )
 
@@ -750,17 +755,17 @@ def insert_timers(conn: Connection, *, timers: Sequence[Timer], table: str) -> i
     return _SQL["insert_timers"].change(
         conn,
         {
-            "due_at": [timer.due_at for timer in timers],
-            "scheduled_for": [timer.scheduled_for for timer in timers],
-            "refs": [timer.ref for timer in timers],
-            "jobs": [timer.job_id for timer in timers],
-            "prevs": [timer.prev for timer in timers],
-            "versions": [timer.version for timer in timers],
-            "revisions": [timer.revision for timer in timers],
-            "parts": [timer.part for timer in timers],
-            "kinds": [int(timer.kind) for timer in timers],
-            "groups": [timer.attempt_group for timer in timers],
-            "remaining": [timer.remaining for timer in timers],
+            "due_at": int8s([timer.due_at for timer in timers]),
+            "scheduled_for": int8s([timer.scheduled_for for timer in timers]),
+            "refs": uuids([timer.ref for timer in timers]),
+            "jobs": uuids([timer.job_id for timer in timers]),
+            "prevs": uuids_or_nulls([timer.prev for timer in timers]),
+            "versions": int8s([timer.version for timer in timers]),
+            "revisions": int8s([timer.revision for timer in timers]),
+            "parts": int8s([timer.part for timer in timers]),
+            "kinds": int8s([int(timer.kind) for timer in timers]),
+            "groups": int8s([timer.attempt_group for timer in timers]),
+            "remaining": int8s_or_nulls([timer.remaining for timer in timers]),
         },
         timers=table,
     )

@@ -1,24 +1,28 @@
-"""Whole arrays as parameters of the hot statements, packed at once.
+"""Whole arrays as parameters of statements over many rows, packed at once.
 
-psycopg dumps a list element by element, a third of a microsecond each; a fire has
-twenty arrays. These are one-dimensional, in the binary format of ``array_send``, and
-without nulls: what may be absent travels as 0 and comes back as NULL by ``nullif``.
+psycopg dumps a list element by element, a third of a microsecond each, and a session
+that binds on its own side writes every text and every JSON into the statement, which
+costs several times that here and on the server. These are one-dimensional, in the
+binary format of ``array_send``. Most have no nulls: what may be absent travels as 0 and
+comes back as NULL by ``nullif``.
 """
 
+import json
 import struct
 import uuid
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 
-import psycopg
 from psycopg import pq
 from psycopg.abc import Buffer
-from psycopg.adapt import Dumper
+from psycopg.adapt import AdaptersMap, Dumper
 
 _HEAD = struct.Struct("!iiIii")
 _BOOLS = (b"\0\0\0\x01\0", b"\0\0\0\x01\x01")
-_BOOL, _INT8, _TEXT, _UUID = 16, 20, 25, 2950
+_BOOL, _INT8, _TEXT, _UUID, _JSONB = 16, 20, 25, 2950, 3802
+_NULL = b"\xff\xff\xff\xff"
+_JSONB_VERSION = b"\x01"
 
 
 class Array(bytes):
@@ -33,6 +37,10 @@ class BoolArray(Array):
 
 class Int8Array(Array):
     """bigint[]; the statement casts it down where the column is smaller."""
+
+
+class JsonbArray(Array):
+    """jsonb[]"""
 
 
 class TextArray(Array):
@@ -54,6 +62,27 @@ def int8s(values: Sequence[int]) -> Int8Array:
     return Int8Array(_head(_INT8, len(values)) + body)
 
 
+def int8s_or_nulls(values: Sequence[int | None]) -> Int8Array:
+    """Return the values as a bigint[] in which None is NULL."""
+    parts = [
+        _NULL if value is None else b"\0\0\0\x08" + value.to_bytes(8, signed=True)
+        for value in values
+    ]
+    return Int8Array(_head(_INT8, len(parts), nulls=True) + b"".join(parts))
+
+
+def jsonbs(values: Iterable[object]) -> JsonbArray:
+    """Return the values as a jsonb[] in which None is NULL."""
+    parts = []
+    for value in values:
+        if value is None:
+            parts.append(_NULL)
+            continue
+        text = json.dumps(value).encode()
+        parts.append((len(text) + 1).to_bytes(4) + _JSONB_VERSION + text)
+    return JsonbArray(_head(_JSONB, len(parts), nulls=True) + b"".join(parts))
+
+
 def texts(values: Iterable[str]) -> TextArray:
     """Return the values as a text[]."""
     encoded = [value.encode() for value in values]
@@ -67,17 +96,25 @@ def uuids(values: Sequence[uuid.UUID]) -> UuidArray:
     return UuidArray(_head(_UUID, len(parts)) + b"".join(parts))
 
 
-def register(conn: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Let a session take these arrays as parameters."""
-    for dumper in (_BoolDumper, _Int8Dumper, _TextDumper, _UuidDumper):
-        conn.adapters.register_dumper(dumper.takes, dumper)
+def uuids_or_nulls(values: Sequence[uuid.UUID | None]) -> UuidArray:
+    """Return the values as a uuid[] in which None is NULL."""
+    parts = [
+        _NULL if value is None else b"\0\0\0\x10" + value.bytes for value in values
+    ]
+    return UuidArray(_head(_UUID, len(parts), nulls=True) + b"".join(parts))
+
+
+def register(adapters: AdaptersMap) -> None:
+    """Let a session, or every one that is opened from now on, take these arrays."""
+    for dumper in (_BoolDumper, _Int8Dumper, _JsonbDumper, _TextDumper, _UuidDumper):
+        adapters.register_dumper(dumper.takes, dumper)
 
 
 @lru_cache(maxsize=2048)
-def _head(element: int, count: int) -> bytes:
+def _head(element: int, count: int, *, nulls: bool = False) -> bytes:
     if not count:
         return _HEAD.pack(0, 0, element, 0, 0)[:12]
-    return _HEAD.pack(1, 0, element, count, 1)
+    return _HEAD.pack(1, nulls, element, count, 1)
 
 
 @lru_cache(maxsize=2048)
@@ -101,6 +138,11 @@ class _BoolDumper(_Dumper):
 class _Int8Dumper(_Dumper):
     oid = 1016
     takes = Int8Array
+
+
+class _JsonbDumper(_Dumper):
+    oid = 3807
+    takes = JsonbArray
 
 
 class _TextDumper(_Dumper):

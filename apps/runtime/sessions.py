@@ -129,7 +129,7 @@ def _connect_hot(url: str, *, name: str, settings: Mapping[str, str]) -> Connect
     conn.adapters.register_dumper(int, Int8BinaryDumper)
     conn.adapters.register_dumper(list, ListBinaryDumper)
     conn.adapters.register_dumper("uuid.UUID", UUIDBinaryDumper)
-    arrays.register(conn)
+    arrays.register(conn.adapters)
     return conn
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import psycopg
 
+from apps.runtime.arrays import Array
+
 ROOMS = pathlib.Path(__file__).resolve().parent.parent
 TABLE_NAME = re.compile(r"chrono_[a-z_]{1,30}(_[0-9]{1,10})?")
 SLOT = re.compile(r"\{([a-z_]+)\}")
@@ -49,7 +51,7 @@ class Statement:
         Raises what psycopg raises. Takes part in the transaction that is open on
         ``conn``; on an autocommit session the statement is its own transaction.
         """
-        cursor = conn.execute(self.named(**tables), params, binary=_speaks_binary(conn))
+        cursor = _execute(conn, self.named(**tables), params)
         return cursor.fetchall() if cursor.description else []
 
     def change(
@@ -59,12 +61,23 @@ class Statement:
         **tables: str,
     ) -> int:
         """Execute on ``conn`` and return how many rows the statement changed."""
-        return conn.execute(self.named(**tables), params).rowcount
+        return _execute(conn, self.named(**tables), params).rowcount
 
 
-def _speaks_binary(conn: psycopg.Connection[Any]) -> bool:
-    # Client-side binding (Django's own sessions) can only answer in text.
-    return not issubclass(conn.cursor_factory, psycopg.ClientCursor)
+def _execute(
+    conn: psycopg.Connection[Any], text: str, params: Mapping[str, Any] | None
+) -> psycopg.Cursor[Any]:
+    """Execute and return the cursor, whose answer is in binary where that can be.
+
+    Django's own sessions write the parameters into the statement and answer in text.
+    Packed arrays are bound by the server instead, which asks nothing more of a pooler:
+    the statement is prepared without a name, for this once.
+    """
+    if not issubclass(conn.cursor_factory, psycopg.ClientCursor):
+        return conn.execute(text, params, binary=True)
+    if any(isinstance(value, Array) for value in (params or {}).values()):
+        return psycopg.Cursor(conn).execute(text, params, binary=True)
+    return conn.execute(text, params)
 
 
 @functools.cache

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from psycopg.types.json import Jsonb
-
 from apps.runtime import sql
+from apps.runtime.arrays import int8s, jsonbs, texts
 from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor, Scope
 from apps.tenants.event import Event
@@ -84,12 +83,12 @@ def insert_audit_events(
             "actor": actor.name,
             "actor_kind": actor.kind.value,
             "request_id": actor.request_id,
-            "tenants": [event.tenant for event in events],
-            "actions": [event.action for event in events],
-            "object_kinds": [event.object_kind for event in events],
-            "object_ids": [event.object_id for event in events],
-            "befores": [None if e.before is None else Jsonb(e.before) for e in events],
-            "afters": [None if e.after is None else Jsonb(e.after) for e in events],
-            "reasons": [event.reason for event in events],
+            "tenants": int8s([event.tenant for event in events]),
+            "actions": texts([event.action for event in events]),
+            "object_kinds": texts([event.object_kind for event in events]),
+            "object_ids": texts([event.object_id for event in events]),
+            "befores": jsonbs([event.before for event in events]),
+            "afters": jsonbs([event.after for event in events]),
+            "reasons": texts([event.reason for event in events]),
         },
     )
