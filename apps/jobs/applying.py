@@ -9,7 +9,15 @@ from uuid import UUID
 from apps.jobs import store
 from apps.jobs.commands import BATCH, COMMAND, create_jobs, edit_jobs, tenant_of
 from apps.jobs.definition import Definition
-from apps.jobs.editing import Edit, Outcome, check_run_at, compare, create, new_id
+from apps.jobs.editing import (
+    Created,
+    Edit,
+    Outcome,
+    check_run_at,
+    compare,
+    create,
+    new_id,
+)
 from apps.jobs.errors import JobNotFound, JobsBusy, KeyTaken, VersionConflict
 from apps.jobs.quotas import check_payload, check_room, read_terms
 from apps.runtime.django_session import raw_connection
@@ -28,6 +36,15 @@ class Removal:
 
 
 type Wanted = Definition | Removal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What applying one entry would do, as things stood when they were looked at."""
+
+    outcome: Outcome
+    made: Created | None = None
+    """The new job, where it would make one."""
 
 
 def apply(
@@ -64,7 +81,7 @@ def apply(
     for batch in batched(zip(wanted, planned, strict=True), BATCH):
         outcomes += _apply(
             [entry for entry, _ in batch],
-            [done for _, done in batch],
+            [Look(outcome=done) for _, done in batch],
             tenant=tenant,
             actor=actor,
             reason=reason,
@@ -102,10 +119,11 @@ def apply_each(
             seen.add(entry.key)
             well.append((n, entry))
     for batch in batched(well, BATCH):
-        looked = _look([entry for _, entry in batch], tenant, now)
+        entries = [entry for _, entry in batch]
+        looked = _look(entries, tenant, now, by=actor.name)
         planned = []
         for (n, entry), one in zip(batch, looked, strict=True):
-            if isinstance(one, Outcome):
+            if isinstance(one, Look):
                 planned.append((n, entry, one))
             else:
                 found[n] = one
@@ -122,7 +140,7 @@ class _By(TypedDict):
 
 
 def _apply_or_put(
-    planned: Sequence[tuple[Definition, Outcome]], by: _By
+    planned: Sequence[tuple[Definition, Look]], by: _By
 ) -> Sequence[Outcome | ChronoError]:
     """Carry out what was planned: all together, or else one by one."""
     try:
@@ -187,7 +205,7 @@ def put_job(
 
 def _apply(
     wanted: Sequence[Wanted],
-    planned: Sequence[Outcome],
+    looked: Sequence[Look],
     *,
     tenant: int,
     actor: Actor,
@@ -198,27 +216,33 @@ def _apply(
     for tries_left in reversed(range(TRIES)):
         new = [
             entry
-            for entry, outcome in zip(wanted, planned, strict=True)
-            if isinstance(entry, Definition) and outcome.job_id is None
+            for entry, one in zip(wanted, looked, strict=True)
+            if isinstance(entry, Definition) and one.outcome.job_id is None
         ]
         edits = [
-            _edit_of(entry, outcome.job_id)
-            for entry, outcome in zip(wanted, planned, strict=True)
-            if outcome.job_id is not None and outcome.actions != ("unchanged",)
+            _edit_of(entry, one.outcome.job_id)
+            for entry, one in zip(wanted, looked, strict=True)
+            if one.outcome.job_id is not None and one.outcome.actions != ("unchanged",)
         ]
         try:
             created = create_jobs(
-                new, tenant=tenant, actor=actor, reason=reason, now=now
+                new,
+                made=[one.made for one in looked if one.made is not None],
+                tenant=tenant,
+                actor=actor,
+                reason=reason,
+                now=now,
             )
         except KeyTaken:
             if not tries_left:
                 raise
             planned = _planned(wanted, tenant, now)
+            looked = [Look(outcome=outcome) for outcome in planned]
             continue
         done = {outcome.key: outcome for outcome in created}
         edited = edit_jobs(edits, actor=actor, reason=reason, now=now)
         done |= {outcome.key: outcome for outcome in edited}
-        return [done.get(outcome.key, outcome) for outcome in planned]
+        return [done.get(one.outcome.key, one.outcome) for one in looked]
     raise AssertionError("the last try returns or raises")
 
 
@@ -230,23 +254,27 @@ def _planned(
     for entry, one in zip(wanted, _look(wanted, tenant, now), strict=True):
         if isinstance(one, BadValue):
             raise type(one)(f"{entry.key}: {one.message}", field=one.field)
-        planned.append(one)
+        planned.append(one.outcome)
     return planned
 
 
 def _look(
-    wanted: Sequence[Wanted], tenant: int, now: Millis | None
-) -> list[Outcome | BadValue]:
-    """Return what applying would do or why not, from one look without locks."""
+    wanted: Sequence[Wanted], tenant: int, now: Millis | None, *, by: str = ""
+) -> list[Look | BadValue]:
+    """Return what applying would do or why not, from one look without locks.
+
+    New jobs are made ``by`` somebody.
+    """
     conn = raw_connection()
     ids = store.find_jobs(conn, tenant=tenant, keys=[entry.key for entry in wanted])
-    found = store.load_jobs(conn, jobs=list(ids.values()))
+    found = store.load_jobs(conn, jobs=list(ids.values())) if ids else []
     jobs = {job.key: job for job in found if job.deleted_at is None}
     terms = read_terms(conn, tenant=tenant)
     now = store.read_instant(conn).now if now is None else now
-    outcomes: list[Outcome | BadValue] = []
+    looked: list[Look | BadValue] = []
     for entry in wanted:
         job = jobs.get(entry.key)
+        made = None
         try:
             if job is not None:
                 edit = _edit_of(entry, job.id).met(job, timezone=terms.timezone)
@@ -254,21 +282,26 @@ def _look(
                 check_run_at(change, now=now)
                 if change.definition is not None and change.refilled:
                     check_payload(terms, change.definition.payload)
-                outcomes.append(change.outcome())
+                looked.append(Look(outcome=change.outcome()))
                 continue
             if isinstance(entry, Definition):
                 check_payload(terms, entry.payload)
-                create(entry.in_zone(terms.timezone), job_id=new_id(now), now=now)
+                made = create(
+                    entry.in_zone(terms.timezone),
+                    job_id=new_id(now),
+                    now=now,
+                    tenant=tenant,
+                    by=by,
+                )
         except BadValue as error:
-            outcomes.append(error)
+            looked.append(error)
             continue
-        action = "created" if isinstance(entry, Definition) else "unchanged"
-        outcomes.append(
-            Outcome(
-                job_id=None, key=entry.key, actions=(action,), version=1, revision=1
-            )
+        action = "unchanged" if made is None else "created"
+        outcome = Outcome(
+            job_id=None, key=entry.key, actions=(action,), version=1, revision=1
         )
-    return outcomes
+        looked.append(Look(outcome=outcome, made=made))
+    return looked
 
 
 def _edit_of(entry: Wanted, job_id: UUID) -> Edit:

@@ -15,7 +15,6 @@ transaction. A job of a tenant that the actor does not see is not found.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import batched
 from typing import Any
 from uuid import UUID
 
@@ -118,6 +117,7 @@ def create_job(
 def create_jobs(
     definitions: Sequence[Definition],
     *,
+    made: Sequence[Created] = (),
     tenant: int | None = None,
     actor: Actor = COMMAND,
     reason: str = "",
@@ -125,16 +125,24 @@ def create_jobs(
 ) -> list[Outcome]:
     """Create jobs, 500 a transaction; see :func:`create_job`.
 
-    Where one is refused its whole transaction is; earlier ones stay.
+    ``made`` are the same jobs for this tenant by this actor, planned a moment ago;
+    where it is left out, they are planned in the transaction. Where one is refused its
+    whole transaction is; earlier ones stay.
     """
     actor.require(Scope.WRITE)
     reason = check_note(reason, field="reason", most=LONGEST_NOTE)
     tenant = tenant_of(actor, tenant)
     outcomes: list[Outcome] = []
-    for batch in batched(definitions, BATCH):
+    for begin in range(0, len(definitions), BATCH):
         with open_change() as opened:
             outcomes += _create(
-                opened, batch, tenant=tenant, actor=actor, reason=reason, now=now
+                opened,
+                definitions[begin : begin + BATCH],
+                made[begin : begin + BATCH],
+                tenant=tenant,
+                actor=actor,
+                reason=reason,
+                now=now,
             )
     return outcomes
 
@@ -480,6 +488,7 @@ def lock_living(opened: Open, job_id: UUID, actor: Actor) -> store.Job:
 def _create(
     opened: Open,
     definitions: Sequence[Definition],
+    made: Sequence[Created],
     *,
     tenant: int,
     actor: Actor,
@@ -493,16 +502,19 @@ def _create(
         check_payload(terms, definition.payload)
     instant = store.read_instant(conn)
     now = instant.now if now is None else now
-    made = [
-        create(
-            definition.in_zone(terms.timezone),
-            job_id=new_id(now),
-            now=now,
-            tenant=tenant,
-            by=actor.name,
-        )
-        for definition in definitions
-    ]
+    if not made:
+        made = [
+            create(
+                definition.in_zone(terms.timezone),
+                job_id=new_id(now),
+                now=now,
+                tenant=tenant,
+                by=actor.name,
+            )
+            for definition in definitions
+        ]
+    # An interval counts from the creation: that is the instant it was planned at.
+    now = made[0].after.created_at
     inserted = store.insert_jobs(
         conn, jobs=[new.job for new in made], tenant=tenant, now=now
     )
