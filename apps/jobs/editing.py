@@ -458,7 +458,7 @@ def create(
     """
     part = partition_of(job_id)
     new = to_revision(definition, job_id, created_at=now)
-    schedule = schedule_of(new)
+    schedule = definition.schedule_of(job_id, created_at=now)
     start = start_of_plan(schedule, now=now)
     if start is None:
         raise BadValue("run_at lies more than a day back.", field="run_at")

@@ -62,13 +62,15 @@ def check_text(
     """
     if not isinstance(value, str):
         raise BadValue(f"{field} is text.", field=field)
-    text = unicodedata.normalize("NFC", value)
+    # Most texts are plain ASCII: in NFC as they are, and without control characters.
+    plain = value.isascii() and value.isprintable()
+    text = value if plain else unicodedata.normalize("NFC", value)
     if not least <= len(text) <= most:
         raise BadValue(f"{field} has {least} to {most} characters.", field=field)
     if text != text.strip():
         raise BadValue(f"{field} neither begins nor ends with a space.", field=field)
     allowed = "\n\t" if lines else ""
-    if any(
+    if not plain and any(
         unicodedata.category(letter) in ("Cc", "Cs") and letter not in allowed
         for letter in text
     ):
@@ -116,6 +118,8 @@ def _name_size(name: object, field: str) -> int:
 
 
 def _text_size(text: str, field: str) -> int:
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return 2 + len(text)
     if "\x00" in text:
         raise BadValue(f"{field} has a NUL character.", field=field)
     try:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -99,7 +100,12 @@ def _http(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _url(value: object) -> str:
     field = "target.url"
-    url = check_text(value, field=field, most=LONGEST_URL)
+    return _checked_url(check_text(value, field=field, most=LONGEST_URL))
+
+
+@lru_cache(maxsize=1024)
+def _checked_url(url: str) -> str:
+    field = "target.url"
     refused = BadValue("A url begins with https:// and names a host.", field=field)
     try:
         parts = urlsplit(url)

@@ -177,6 +177,8 @@ def resolve_hashes(expression: str, job_id: UUID, *, seconds: bool) -> str:
 
 def has_hash(expression: str) -> bool:
     """Return whether an item of the expression is an H form."""
+    if "H" not in expression and "h" not in expression:
+        return False
     return re.search(r"(?:^|[\s,])[hH](?![a-zA-Z])", expression) is not None
 
 

@@ -106,6 +106,8 @@ def from_json(data: Mapping[str, Any]) -> Policy:
 
     What is left out or null is default. Raises BadValue naming the field at fault.
     """
+    if POLICY_FIELDS.isdisjoint(data):
+        return DEFAULT
     policy = Policy(
         catchup_policy=cast(
             CatchupPolicy, _word(data, "catchup_policy", CATCHUP_POLICIES)
@@ -146,6 +148,8 @@ def in_force(data: Mapping[str, Any]) -> Policy:
 
 def to_json(policy: Policy) -> dict[str, Any]:
     """Return a job's flat fields of what is not default in the policies."""
+    if policy == DEFAULT:
+        return {}
     shown = all_fields(policy)
     default = all_fields(DEFAULT)
     return {name: value for name, value in shown.items() if value != default[name]}

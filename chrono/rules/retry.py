@@ -62,6 +62,9 @@ class RetryPolicy:
     circuit_breaker: BreakerPolicy = DEFAULT_BREAKER
 
 
+DEFAULT = RetryPolicy()
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """How an attempt ended when it did not succeed."""
@@ -171,26 +174,27 @@ def to_json(policy: RetryPolicy) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> RetryPolicy:
-    """Return the policy written in a job's `retry_policy`; what is left out is default.
+    """Return the policy written in a job's `retry_policy`; what is left out is DEFAULT.
 
     Raises BadValue naming the field at fault, unknown fields included.
     """
+    if data == {}:
+        return DEFAULT
     top = _object(data, "retry_policy", _SHAPE)
     backoff = _object(top.get("backoff", {}), "retry_policy.backoff", _BACKOFF)
     if backoff.get("jitter", "full") != "full":
         raise BadValue("The only jitter is full.", field="retry_policy.backoff.jitter")
-    default = RetryPolicy()
     policy = RetryPolicy(
         max_attempts=_integer(
-            top, "max_attempts", "retry_policy", default.max_attempts, 1, _MOST_ATTEMPTS
+            top, "max_attempts", "retry_policy", DEFAULT.max_attempts, 1, _MOST_ATTEMPTS
         ),
         base_ms=_integer(
-            backoff, "base_ms", "retry_policy.backoff", default.base_ms, 0, LONGEST
+            backoff, "base_ms", "retry_policy.backoff", DEFAULT.base_ms, 0, LONGEST
         ),
         cap_ms=_integer(
-            backoff, "cap_ms", "retry_policy.backoff", default.cap_ms, 0, LONGEST
+            backoff, "cap_ms", "retry_policy.backoff", DEFAULT.cap_ms, 0, LONGEST
         ),
-        retry_on=_retry_on(top.get("retry_on", default.retry_on)),
+        retry_on=_retry_on(top.get("retry_on", DEFAULT.retry_on)),
         budget=_budget(top.get("budget", {})),
         circuit_breaker=_breaker(top.get("circuit_breaker", {})),
     )

@@ -216,7 +216,13 @@ def validate(schedule: Schedule) -> None:
             raise NeverFires(
                 f"It never fires: {compiled.never_fires_because}", field="cron"
             )
-        if _cron_fire(schedule, cron.REFERENCE) is None:
+        if not _ever_fires(
+            schedule.expression,
+            schedule.timezone,
+            seconds=schedule.seconds,
+            dst_gap=schedule.dst_gap,
+            dst_fold=schedule.dst_fold,
+        ):
             raise NeverFires(
                 f"It never fires in {schedule.timezone}: its only times lie in "
                 "the hour that the clock change leaves out.",
@@ -233,7 +239,6 @@ def validate(schedule: Schedule) -> None:
     _check_bounds(schedule)
 
 
-@lru_cache(maxsize=4096)
 def period(schedule: Schedule) -> Millis | None:
     """Return the smallest distance between fires, or None for a one-shot.
 
@@ -246,7 +251,13 @@ def period(schedule: Schedule) -> Millis | None:
         return schedule.delay
     if isinstance(schedule, Once):
         return None
-    plain = replace(schedule, timezone="UTC")
+    return _cron_period(schedule.expression, seconds=schedule.seconds)
+
+
+@lru_cache(maxsize=4096)
+def _cron_period(expression: str, *, seconds: bool) -> Millis | None:
+    # In UTC no clock changes: what is done about gaps and folds makes no difference.
+    plain = CronSchedule(expression, seconds=seconds)
     fires: list[Millis] = []
     moment: Millis | None = cron.REFERENCE
     while len(fires) < _PERIOD_FIRES:
@@ -459,6 +470,14 @@ def _cron_fires(
         _check_later(moment, after)
         yield moment
         after = moment
+
+
+@lru_cache(maxsize=4096)
+def _ever_fires(
+    expression: str, timezone: str, *, seconds: bool, dst_gap: DstGap, dst_fold: DstFold
+) -> bool:
+    schedule = CronSchedule(expression, timezone, seconds, dst_gap, dst_fold)
+    return _cron_fire(schedule, cron.REFERENCE) is not None
 
 
 def _cron_fire(schedule: CronSchedule, moment: Millis) -> Millis | None:
