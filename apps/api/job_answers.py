@@ -42,19 +42,21 @@ def tag_of(fields: dict[str, Any]) -> str:
     return etags.etag(fields["version"], beside=beside)
 
 
-def answer(job_id: UUID | None, *, actor: Actor, status: int = 200) -> Response:
+def answer(job_id: UUID | None, *, actor: Actor) -> Response:
     """Return a job as it is now, with its ETag."""
     if job_id is None:
         raise JobNotFound
     fields = selectors.get_job(raw_connection(), job_id, actor=actor)
-    return Response(fields, status=status, headers={"ETag": tag_of(fields)})
+    return Response(fields, headers={"ETag": tag_of(fields)})
 
 
 def created(job_id: UUID | None, *, actor: Actor) -> Response:
-    """Return a new job with its address."""
-    response = answer(job_id, actor=actor, status=201)
-    response.headers["Location"] = f"{BASE}/{job_id}"
-    return response
+    """Return a new job as it was created, with its ETag and its address."""
+    if job_id is None:
+        raise JobNotFound
+    fields = selectors.get_new_job(raw_connection(), job_id, actor=actor)
+    headers = {"ETag": tag_of(fields), "Location": f"{BASE}/{job_id}"}
+    return Response(fields, status=201, headers=headers)
 
 
 def shown(request: Request, fields: dict[str, Any]) -> Response:

@@ -15,7 +15,7 @@ from apps.jobs.public import (
     job_item,
     revision_fields,
 )
-from apps.jobs.store import Chosen, Decided, Job, Look
+from apps.jobs.store import Chosen, Decided, Job, Look, Skips
 from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor, Scope
 from chrono.rules import jitter
@@ -47,6 +47,27 @@ def get_job(
     if not found:
         raise JobNotFound(f"There is no job {job_id}.")
     return found[0]
+
+
+def get_new_job(conn: Connection, job_id: UUID, *, actor: Actor) -> dict[str, Any]:
+    """Return the public form of a job that was created a moment ago, as it was then.
+
+    Only the job is read: nothing of it was decided yet. Raises JobNotFound.
+    """
+    job = find_job(conn, job_id, actor=actor)
+    if job.changes != 1:
+        # Somebody was quick.
+        return get_job(conn, job_id, actor=actor)
+    return job_fields(
+        job,
+        decided=Decided(
+            scheduled_for=None, last_run=None, remaining=job.remaining_runs
+        ),
+        last_run=None,
+        skips=Skips(skipped=0, missed=0, capped=False),
+        now=job.created_at,
+        secrets=actor.may(Scope.WRITE),
+    )
 
 
 def read_jobs(

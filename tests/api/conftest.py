@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from apps.runtime import sql
 from apps.tenants import keys
 from apps.tenants.actor import Actor
 from apps.tenants.directory import create_tenant
@@ -55,3 +56,22 @@ def stranger(make_client: Callable[..., ApiClient]) -> ApiClient:
 def nobody(database: str) -> ApiClient:
     """Has no key."""
     return ApiClient(None)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements that are executed, as they come."""
+    names: list[str] = []
+
+    def listen(method: str) -> None:
+        original = getattr(sql.Statement, method)
+
+        def execute(self: sql.Statement, *args: Any, **options: Any) -> Any:
+            names.append(self.name)
+            return original(self, *args, **options)
+
+        monkeypatch.setattr(sql.Statement, method, execute)
+
+    listen("run")
+    listen("change")
+    return names

@@ -98,6 +98,38 @@ def test_a_job_is_created_and_read_back(client, conn):
     assert request == answer["X-Request-Id"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"remaining_runs": 3},
+        {"paused": True, "remaining_runs": 2},
+        {"cron": None, "run_at": "2999-01-01T00:00:00Z", "tags": ["b", "a"]},
+        {"cron": None, "interval": "1h", "ends_at": "2999-01-01T00:00:00Z"},
+        {"cron": None, "fixed_delay": "5m", "payload": {"long": 1e17, "a": [1.0]}},
+    ],
+)
+def test_the_answer_to_a_create_is_what_is_read_then(client, fields):
+    answer = call(client, "post", JOBS, body(**fields))
+    assert answer.status_code == 201, answer.content
+    read = client.get(answer["Location"])
+    assert (read.json(), read["ETag"]) == (answer.json(), answer["ETag"])
+
+
+def test_to_create_a_job_reads_nothing_that_a_new_one_cannot_have(client, said):
+    assert call(client, "post", JOBS, body()).status_code == 201
+    assert [name for name in said if not name.endswith("_key")] == [
+        "set_limits",
+        "read_terms",
+        "read_instant",
+        "insert_jobs",
+        "insert_revisions",
+        "insert_timers",
+        "insert_audit_events",
+        "notify_leaders",
+        "load_jobs",
+    ]
+
+
 def test_what_is_read_creates_the_same_job_again(client, job):
     again = {name: value for name, value in job.items() if name not in READ_ONLY}
     assert set(again) <= FIELDS
