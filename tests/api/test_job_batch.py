@@ -125,6 +125,21 @@ def test_it_is_of_the_key_s_tenant_and_needs_write(client, stranger, make_client
     assert make_client("read").send(PATH, {"items": []}).status_code == 403
 
 
+def test_a_batch_costs_the_same_statements_at_any_length(client, said):
+    def statements(*items):
+        said.clear()
+        send(client, *items)
+        return [name for name in said if not name.endswith("_key")]
+
+    few, many = [item("one")], [item(f"job-{n}") for n in range(500)]
+    made = statements(*few)
+    assert len(made) == 11
+    assert statements(*many) == made
+    left = statements(*few)
+    assert len(left) == 4
+    assert statements(*many) == left
+
+
 def test_a_thousand_are_made_and_found(client):
     results = send(client, *(item(f"job-{n}") for n in range(1_000)))
     assert {one["status"] for one in results} == {201}
