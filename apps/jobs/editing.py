@@ -6,7 +6,7 @@ the partition's lock, `carry_out` says what is written.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -43,6 +43,13 @@ from chrono.rules.partitions import partition_of
 from chrono.rules.policy import Policy, overlap_from_name
 from chrono.rules.schedule import Once, Schedule, kind_of, schedule_from_json
 from chrono.rules.states import Reason
+
+_PLAIN = tuple(
+    field.name
+    for field in fields(Revision)
+    if field.name not in ("schedule", "target", "payload", "retry_policy", "policy")
+)
+"""What of a revision is no JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -628,17 +635,10 @@ def _plan(job: Job, definition: Revision, version: int, revision: int) -> Plan:
 def _same(new: Revision, old: Revision) -> bool:
     """Return whether two revisions mean the same; how H was written does not count."""
     return (
-        _readable(new) == _readable(old)
+        (same_json(new.schedule, old.schedule) or _readable(new) == _readable(old))
         and same_json(new.payload, old.payload)
         and same_json(new.target, old.target)
         and same_json(new.retry_policy, old.retry_policy)
         and same_json(new.policy, old.policy)
-        and _plain(new) == _plain(old)
-    )
-
-
-def _plain(revision: Revision) -> Revision:
-    """Return a revision without what is compared as JSON."""
-    return replace(
-        revision, schedule={}, payload=None, target={}, retry_policy={}, policy={}
+        and all(getattr(new, name) == getattr(old, name) for name in _PLAIN)
     )

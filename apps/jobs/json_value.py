@@ -35,6 +35,8 @@ def fits(value: object, *, size: int) -> bool:
 
 def same_json(one: object, other: object) -> bool:
     """Return whether two JSON values are equal; unlike with ==, true is not 1."""
+    if one is None or isinstance(one, str):
+        return one == other
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
             same_json(value, other[name]) for name, value in one.items()

@@ -23,7 +23,7 @@ PACKED = [
     ("bigint", int8s_or_nulls, [None, -(1 << 63), None, 7]),
     ("smallint", int8s_or_nulls, [3, None]),
     ("jsonb", jsonbs, [{"ä": ["'\\", 1.5, None, True]}, None, [], "x", 0, False]),
-    ("text", texts, ["", "it's", "ü\n{},\\\"", "NULL"]),
+    ("text", texts, ["", "it's", 'ü\n{},\\"', "NULL"]),
     ("uuid", uuids, [ONE, OTHER]),
     ("uuid", uuids_or_nulls, [None, ONE, None]),
 ]
