@@ -8,7 +8,7 @@ ARGS ?=
 .PHONY: help setup run test check fmt format lint types layers migrations \
 	collect openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
 	faults-effects faults-web bench \
-	bench-quick bench-api bench-herd bench-scale bench-execution bench-peers
+	bench-quick bench-api bench-register bench-herd bench-scale bench-execution bench-peers
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ bench: setup ## Measure several times and print the medians
 
 bench-api: setup ## Measure the API and the admin on a live web process
 	@$(PY) -m benchmarks.api $(ARGS)
+
+bench-register: setup ## Register jobs through a live web (ARGS="--jobs 1000000")
+	@$(PY) -m benchmarks.register $(ARGS)
 
 bench-herd: setup ## Measure herds, and live runs beside a catch-up (ARGS="--small")
 	@$(PY) -m benchmarks.herd $(ARGS)

@@ -62,7 +62,10 @@ class Web:
 
     port: int
     key: str
+    url: str
+    """Of its database."""
     conn: psycopg.Connection[Any]
+    pid: int
 
     def client(self) -> "Client":
         """Return a client with a connection of its own."""
@@ -81,7 +84,12 @@ class Client:
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Return the answer's JSON; SystemExit on anything but 2xx."""
-        data = None if body is None else json.dumps(body).encode()
+        return self.send(
+            method, path, None if body is None else json.dumps(body).encode()
+        )
+
+    def send(self, method: str, path: str, data: bytes | None) -> Any:
+        """Do the same with a body that is JSON already."""
         self._http.request(method, path, data, self._headers)
         answer = self._http.getresponse()
         text = answer.read()
@@ -298,14 +306,15 @@ def _calls(conn: psycopg.Connection[Any]) -> int:
 
 
 @contextmanager
-def web(bench: Rig, *, history: int) -> Iterator[Web]:
-    """Yield a live web process on a database with a history."""
+def web(bench: Rig, *, history: int = 0) -> Iterator[Web]:
+    """Yield a live web process on a database with a history, if it shall have one."""
     with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
         with connect_upkeep(url, name="bench") as upkeep:
             now = now_ms(conn)
             buckets.ensure_buckets(upkeep, now=now)
             days.ensure_days(upkeep, now=now)
-        _write_history(conn, history, now=now)
+        if history:
+            _write_history(conn, history, now=now)
         env = {
             **environment(url),
             "DEBUG": "1",
@@ -331,7 +340,7 @@ def web(bench: Rig, *, history: int) -> Iterator[Web]:
         )
         try:
             _wait(port)
-            yield Web(port=port, key=key, conn=conn)
+            yield Web(port=port, key=key, url=url, conn=conn, pid=process.pid)
         finally:
             process.terminate()
             process.wait(timeout=30)

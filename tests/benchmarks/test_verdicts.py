@@ -2,10 +2,11 @@
 
 import asyncio
 import uuid
+from functools import partial
 
 import pytest
 
-from benchmarks import catchup, execution, herd, scale, shown
+from benchmarks import catchup, execution, herd, register, scale, shown
 from benchmarks.tasks import FOLDER, _ledger, noted, read_ledgers
 from chrono.rules.instants import from_millis
 from chrono.tasks import Context
@@ -53,6 +54,27 @@ def test_a_run_is_missed_and_counted_twice_by_either_witness(
 ):
     found = herd.faults(executed, runs=runs, distinct=distinct)
     assert found == {"lost": lost, "doubled": doubled}
+
+
+def test_jobs_are_registered_all_and_as_fast_at_the_end():
+    right = {"n": 10, "registered": 10, "jobs_per_s": 100, "last_tenth_per_s": 80}
+    assert missed(register.verdict([right, right])) == []
+    [lost] = missed(register.verdict([right, {**right, "registered": 9}]))
+    assert lost == "9 of 10 registered"
+    slow = {**right, "last_tenth_per_s": 79}
+    [words] = missed(register.verdict([slow, slow, right]))
+    assert "0.79 of the whole's speed" in words
+
+
+def test_a_job_that_was_not_registered_is_told_from_one_that_waits():
+    created = {"status": 201, "actions": ["created"]}
+    busy = {"status": 503, "actions": []}
+    refused = {"status": 422, "actions": []}
+    wrong = partial(register._wrong, right=frozenset({"created"}))
+    assert wrong([created, created]) is None
+    assert wrong([created, busy]) is busy
+    assert wrong([busy, refused]) is refused
+    assert wrong([{"status": 200, "actions": ["unchanged"]}])["status"] == 200
 
 
 @pytest.mark.parametrize(("cost", "cpu", "misses"), [(1.3, 1.3, 0), (1.31, 1.4, 2)])
