@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg.types.json import Jsonb
 
@@ -92,6 +92,17 @@ class Lease:
     job_deleted: bool
     gates: int = 0
     """The number of the gates when it was claimed."""
+
+
+class Written(NamedTuple):
+    """A target as it is stored: two that are equal are called in the same way."""
+
+    target: str
+    """JSON as text, as the next two."""
+    payload: str | None
+    retry_policy: str
+    once: bool
+    """Whether its runs are begun at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,23 +324,13 @@ def list_leases(conn: Connection, *, worker: uuid.UUID) -> list[Lease]:
 
 def load_targets(
     conn: Connection, *, revisions: Sequence[tuple[uuid.UUID, int]]
-) -> list[Target]:
+) -> dict[tuple[uuid.UUID, int], Written]:
     """Return the targets of these (job, revision) pairs; they never change."""
     rows = _SQL["load_targets"].run(
         conn,
         {"jobs": [job for job, _ in revisions], "revisions": [r for _, r in revisions]},
     )
-    return [
-        Target(
-            job_id=job,
-            revision=rev,
-            target=target,
-            payload=payload,
-            retry_policy=retry,
-            once=once,
-        )
-        for job, rev, target, payload, retry, once in rows
-    ]
+    return {(row[0], row[1]): Written._make(row[2:]) for row in rows}
 
 
 def insert_run_input(

@@ -4,13 +4,13 @@ import asyncio
 import logging
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import psycopg
 
 from apps.runs import store, worker_store
-from apps.runs.store import Lease, Missed, Target
+from apps.runs.store import Lease, Missed, Target, Written
 from apps.runtime.clock import Clock
 from apps.runtime.sessions import Connection
 from apps.worker.execute import Executor
@@ -18,7 +18,7 @@ from apps.worker.gates import Gates
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses, wait_within
 from apps.worker.seats import Seats
-from apps.worker.targets import Key, Targets, is_task
+from apps.worker.targets import Key, Targets, is_task, read
 from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.keys import is_extra
@@ -37,26 +37,6 @@ type Own = dict[uuid.UUID, Target]
 """Runs with a payload of their own, each with its target and that payload."""
 
 
-def load_targets(conn: Connection, revisions: Sequence[Key]) -> list[Target]:
-    """Return these targets; one that Python cannot read comes back as no kind at all.
-
-    A number of 5,000 digits is fit for jsonb and not for Python: its job must fail, not
-    every worker that claims it.
-    """
-    try:
-        return store.load_targets(conn, revisions=revisions)
-    except (ValueError, RecursionError):
-        if len(revisions) > 1:
-            return [t for one in revisions for t in load_targets(conn, [one])]
-        [(job, revision)] = revisions
-        log.warning("revision %s of job %s cannot be read", revision, job)
-        return [
-            Target(
-                job_id=job, revision=revision, target={}, payload=None, retry_policy={}
-            )
-        ]
-
-
 def load_own(conn: Connection, leases: Sequence[Lease]) -> Own:
     """Return the targets of those runs that have a payload of their own, with it.
 
@@ -68,7 +48,8 @@ def load_own(conn: Connection, leases: Sequence[Lease]) -> Own:
         return {}
     having = [lease for lease in extra if lease.run_id in payloads]
     keys = list(dict.fromkeys((lease.job_id, lease.revision) for lease in having))
-    targets = {(t.job_id, t.revision): t for t in load_targets(conn, keys)}
+    found = store.load_targets(conn, revisions=keys)
+    targets = {key: read(key, written) for key, written in found.items()}
     return {
         lease.run_id: replace(target, payload=payloads[lease.run_id])
         for lease in having
@@ -141,7 +122,7 @@ class _Claimed:
     """What a claim brought, and what is needed to execute it."""
 
     leases: list[Lease]
-    targets: list[Target]
+    targets: dict[Key, Written]
     own: Own
     missed: dict[uuid.UUID, Missed]
     checkpoints: dict[uuid.UUID, object]
@@ -244,7 +225,7 @@ class Claimer:
             missing = self._targets.missing(
                 lease for lease in leases if lease.run_id not in own
             )
-            targets = load_targets(conn, missing) if missing else []
+            targets = store.load_targets(conn, revisions=missing) if missing else {}
             return _Claimed(
                 leases=leases,
                 targets=targets,
@@ -288,12 +269,13 @@ class Claimer:
         return leases
 
     def _resumable(
-        self, leases: Sequence[Lease], targets: Sequence[Target], own: Own
+        self, leases: Sequence[Lease], targets: Mapping[Key, Written], own: Own
     ) -> list[uuid.UUID]:
         """Return the runs whose handler may have told something in another attempt."""
-        if not (targets or own or self._targets.any_takes_context):
+        told = self._targets.may_take_context
+        new = {key for key, written in targets.items() if told(written)}
+        if not (new or own or self._targets.any_takes_context):
             return []
-        new = {(t.job_id, t.revision) for t in targets if is_task(t)}
         return [
             lease.run_id
             for lease in leases

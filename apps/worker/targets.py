@@ -1,14 +1,17 @@
 """Targets made ready to be called, kept by (job, revision); revisions never change.
 
-A run with a payload of its own has a target of its own, which is not kept.
+A run with a payload of its own has a target of its own, which is not kept. Jobs whose
+targets are written alike share one: reading it and making it ready costs ten times as
+much as a run.
 """
 
+import json
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from apps.runs.store import Lease, Target
+from apps.runs.store import Lease, Target, Written
 from apps.worker.execution import Execution, Outcome, Prepared
 from chrono.rules.errors import BadValue
 from chrono.rules.retry import Failure, RetryPolicy, from_json, to_json
@@ -18,6 +21,9 @@ log = logging.getLogger("chrono.worker")
 MOST = 50_000
 """As many jobs as a worker may meet in a second: 0.7 KB each."""
 HEAVIEST = 64 * 1024 * 1024
+MOST_SHARED = 1_000
+HEAVIEST_SHARED = 4_096
+"""A heavier target is a job's own: few others are written alike."""
 
 Key = tuple[uuid.UUID, int]
 
@@ -54,6 +60,29 @@ UNUSABLE = Prepared(
 )
 
 
+def read(key: Key, written: Written) -> Target:
+    """Return a target; one that Python cannot read comes back as no kind at all.
+
+    A number of 5,000 digits is fit for jsonb and not for Python: its job must fail, not
+    every worker that claims it.
+    """
+    job, revision = key
+    try:
+        target, retry = json.loads(written.target), json.loads(written.retry_policy)
+        payload = None if written.payload is None else json.loads(written.payload)
+    except (ValueError, RecursionError):
+        log.warning("revision %s of job %s cannot be read", revision, job)
+        target, payload, retry = {}, None, {}
+    return Target(
+        job_id=job,
+        revision=revision,
+        target=target,
+        payload=payload,
+        retry_policy=retry,
+        once=written.once,
+    )
+
+
 def is_task(target: Target) -> bool:
     """Return whether a target, checked or not, is a function in a worker."""
     fields: object = target.target
@@ -74,6 +103,7 @@ class Targets:
         self._most = most
         self._heaviest = heaviest
         self._kept: OrderedDict[Key, Prepared] = OrderedDict()
+        self._shared: dict[Written, Prepared] = {}
         self._weight = 0
         self.any_takes_context = False
         """Whether one that was ever kept takes the context."""
@@ -89,13 +119,26 @@ class Targets:
             }
         )
 
-    def learn(self, targets: Iterable[Target]) -> None:
+    def learn(self, found: Mapping[Key, Written]) -> None:
         """Make these targets ready and keep them."""
-        for target in targets:
-            prepared = self.prepare(target)
-            self._kept[target.job_id, target.revision] = prepared
+        for key, written in found.items():
+            prepared = self._shared.get(written)
+            if prepared is None:
+                prepared = self.prepare(read(key, written))
+                self._share(written, prepared)
+            self._kept[key] = prepared
             self._weight += prepared.weight
             self.any_takes_context |= prepared.takes_context
+
+    def may_take_context(self, written: Written) -> bool:
+        """Return whether a target that is new may be a task that takes the context.
+
+        May be called from any thread.
+        """
+        prepared = self._shared.get(written)
+        if prepared is None:
+            return '"task"' in written.target
+        return prepared.takes_context
 
     def prepare(self, target: Target) -> Prepared:
         """Make a target ready, not to be kept; one that fails if that cannot be."""
@@ -121,6 +164,13 @@ class Targets:
         """Return whether a target that is kept is a task that takes the context."""
         prepared = self._kept.get(key)
         return prepared is not None and prepared.takes_context
+
+    def _share(self, written: Written, prepared: Prepared) -> None:
+        if prepared is UNUSABLE or prepared.weight > HEAVIEST_SHARED:
+            return
+        if len(self._shared) >= MOST_SHARED:
+            self._shared.clear()
+        self._shared[written] = prepared
 
     def forget(self) -> None:
         """Let go of what was used longest ago, down to the bounds."""

@@ -1,21 +1,23 @@
 """Which targets are kept, and which are let go of."""
 
 import uuid
+from dataclasses import replace
 
-from apps.runs.store import Lease, Target
+import pytest
+
+from apps.runs.store import Lease, Written
+from apps.worker import targets as targets_module
 from apps.worker.execution import Prepared
 from apps.worker.targets import GONE, UNUSABLE, Refused, Targets
 from chrono.rules.retry import RetryPolicy
 
 
-def target(number):
-    return Target(
-        job_id=uuid.UUID(int=number),
-        revision=1,
-        target={},
-        payload=number,
-        retry_policy={},
-    )
+def written(payload, *, target="{}"):
+    return Written(target=target, payload=payload, retry_policy="{}", once=False)
+
+
+def found(*numbers):
+    return {(uuid.UUID(int=n), 1): written(str(n)) for n in numbers}
 
 
 def lease(number):
@@ -45,7 +47,7 @@ def kept(targets):
 
 def test_each_missing_revision_is_asked_for_once():
     targets = Targets(prepare)
-    targets.learn([target(1)])
+    targets.learn(found(1))
     wanted = targets.missing([lease(1), lease(2), lease(2), lease(3)])
     assert wanted == [(uuid.UUID(int=2), 1), (uuid.UUID(int=3), 1)]
     assert targets.of(lease(1)).payload == 1
@@ -54,7 +56,7 @@ def test_each_missing_revision_is_asked_for_once():
 
 def test_what_was_used_longest_ago_is_let_go_by_number():
     targets = Targets(prepare, most=2)
-    targets.learn([target(1), target(2), target(3)])
+    targets.learn(found(1, 2, 3))
     targets.of(lease(1))
     assert kept(targets) == [1, 2, 3]
     targets.forget()
@@ -64,7 +66,7 @@ def test_what_was_used_longest_ago_is_let_go_by_number():
 def test_and_by_weight():
     targets = Targets(prepare, heaviest=25)
     for number in (1, 2, 3, 4):
-        targets.learn([target(number)])
+        targets.learn(found(number))
         targets.forget()
     assert kept(targets) == [3, 4]
 
@@ -74,5 +76,65 @@ def test_a_target_that_cannot_be_made_ready_stands_for_itself():
         raise RuntimeError
 
     targets = Targets(broken)
-    targets.learn([target(1)])
+    targets.learn(found(1))
     assert targets.of(lease(1)) is UNUSABLE
+
+
+def test_targets_that_are_written_alike_are_made_ready_once():
+    made = []
+
+    def counting(given):
+        made.append(given.payload)
+        return prepare(given)
+
+    targets = Targets(counting)
+    alike = {(uuid.UUID(int=n), 1): written('{"a": 1}') for n in (1, 2)}
+    targets.learn(alike)
+    targets.learn({(uuid.UUID(int=3), 1): written('{"a": 2}')})
+    targets.learn({(uuid.UUID(int=4), 1): written('{"a": 1}')})
+    assert made == [{"a": 1}, {"a": 2}]
+    assert [targets.of(lease(n)).payload["a"] for n in (1, 2, 3, 4)] == [1, 1, 2, 1]
+
+
+def test_heavy_targets_and_those_beyond_the_bound_are_made_ready_each():
+    made = []
+
+    def heavy(given):
+        made.append(given.job_id.int)
+        return replace(prepare(given), weight=5_000 if given.payload == 0 else 1)
+
+    targets = Targets(heavy)
+    for number in (1, 2):
+        targets.learn({(uuid.UUID(int=number), 1): written("0")})
+    assert made == [1, 2]
+    made.clear()
+    targets.learn(found(*range(1, 1_002)))
+    targets.learn({(uuid.UUID(int=5_000), 1): written("1")})
+    assert made == [*range(1, 1_002), 5_000]
+
+
+@pytest.mark.parametrize("text", ["9" * 5_000, "[" * 100_000 + "]" * 100_000])
+def test_a_target_that_python_cannot_read_is_of_no_kind(text):
+    read = targets_module.read((uuid.UUID(int=1), 1), written(text))
+    assert (read.target, read.payload) == ({}, None)
+
+
+@pytest.mark.parametrize(
+    ("target", "knows", "may"),
+    [
+        ('{"kind": "http"}', False, False),
+        ('{"kind": "task"}', False, True),
+        ('{"kind": "task"}', True, False),
+    ],
+)
+def test_only_a_task_that_is_unknown_or_takes_the_context_may_take_it(
+    target, knows, may
+):
+    targets = Targets(prepare)
+    new = written("1", target=target)
+    if knows:
+        targets.learn({(uuid.UUID(int=1), 1): new})
+    assert targets.may_take_context(new) is may
+    taking = Targets(lambda given: replace(prepare(given), takes_context=True))
+    taking.learn({(uuid.UUID(int=1), 1): new})
+    assert taking.may_take_context(new)
