@@ -5,7 +5,6 @@ asyncio, no handlers: what is left is the work of the server and of the driver.
 """
 
 import multiprocessing
-import re
 import time
 import uuid
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import psycopg
 
 from apps.runs import worker_store
 from apps.runtime import sql
-from apps.runtime.arrays import bools, int8s, texts, uuids
+from apps.runtime.arrays import bools, int8s, random_uuids, texts, uuids
 from apps.runtime.sessions import connect_hot, connect_leader
 from apps.scheduler import store
 from benchmarks.ready import fill_ready
@@ -33,8 +32,6 @@ from benchmarks.rig import (
 from chrono.rules.buckets import bucket_name
 from chrono.rules.keys import run_id
 
-ODD = re.compile(r"%\((odd_\w+)\)s")
-"""What settle is told of runs that are not a plain success."""
 BATCH = 500
 CLAIM = 200
 JOBS = 10_000
@@ -229,8 +226,7 @@ def _without_ledger(text: str) -> str:
 
 def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
     claim = sql.load("runs", "claim_ready").text
-    settle = sql.load("runs", "settle_if_leased").text
-    nothing: dict[str, Any] = {name: [] for name in ODD.findall(settle)}
+    settle = sql.load("runs", "settle_successes").text
     worker = uuid.uuid4()
     with connect_hot(url, name="bench work") as conn:
         worker_store.register_worker(
@@ -245,6 +241,7 @@ def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
                     "limit": CLAIM,
                     "worker": worker,
                     "by_age": False,
+                    "tokens": random_uuids(CLAIM),
                 },
                 binary=True,
             ).fetchall()
@@ -254,10 +251,8 @@ def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
             conn.execute(
                 settle,
                 {
-                    **nothing,
-                    "runs": [row[0] for row in rows],
-                    "tokens": [row[8] for row in rows],
-                    "horizon": 0,
+                    "runs": uuids([row[0] for row in rows]),
+                    "tokens": uuids([row[8] for row in rows]),
                 },
                 binary=True,
             ).fetchall()

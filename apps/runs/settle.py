@@ -2,7 +2,10 @@
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+
+from psycopg.errors import UniqueViolation
 
 from apps.runs import store, worker_store
 from apps.runs.store import Settlement
@@ -16,10 +19,13 @@ def settle(
 ) -> set[uuid.UUID]:
     """Settle a batch; return the runs whose lease held. The others' results are void.
 
-    ``conn`` is an autocommit session: interruptions are counted in the same
+    ``conn`` is a hot session in no transaction: interruptions are counted in the same
     transaction, and charged to runs that had too many. A batch without costs nothing
     more.
     """
+    if all(s.is_plain for s in batch):
+        with suppress(UniqueViolation):  # It was cancelled over its open claim.
+            return store.settle_successes(conn, batch)
     stopped = [(s.run_id, s.token) for s in batch if s.charged is not None]
     if not stopped:
         return store.settle_if_leased(conn, batch, horizon=horizon)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from psycopg.types.json import Jsonb
 
 from apps.runtime import sql
+from apps.runtime.arrays import random_uuids, uuids
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis, to_millis_if_any
 from chrono.rules.keys import partition_of_run, scheduled_for_of
@@ -18,6 +19,7 @@ _SQL = {
     name: sql.load("runs", name)
     for name in (
         "claim_ready",
+        "settle_successes",
         "list_leases",
         "load_targets",
         "insert_run_input",
@@ -159,6 +161,11 @@ class Settlement:
     """What the handler logged last."""
     charged: "Settlement | None" = None
     """What an interruption is instead, once the run was interrupted too often."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a success that has nothing to keep but itself."""
+        return self.state == 1 and self.result is None and self.log is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +319,14 @@ def claim_ready(
     After an error the claim may have been made all the same: see :func:`list_leases`.
     """
     rows = _SQL["claim_ready"].run(
-        conn, {"queue": queue, "limit": limit, "worker": worker, "by_age": by_age}
+        conn,
+        {
+            "queue": queue,
+            "limit": limit,
+            "worker": worker,
+            "by_age": by_age,
+            "tokens": random_uuids(limit),
+        },
     )
     return [_lease(row) for row in rows]
 
@@ -530,11 +544,7 @@ def settle_if_leased(
 
     Repeating a batch whose answer was lost is safe: every row is guarded by its token.
     """
-    odd = [
-        s
-        for s in settlements
-        if s.state != 1 or s.result is not None or s.log is not None
-    ]
+    odd = [s for s in settlements if not s.is_plain]
     rows = _SQL["settle_if_leased"].run(
         conn,
         {
@@ -550,6 +560,24 @@ def settle_if_leased(
             "odd_result": [_json(s.result) for s in odd],
             "odd_log": [s.log for s in odd],
             "horizon": horizon,
+        },
+    )
+    return {run for (run,) in rows}
+
+
+def settle_successes(
+    conn: Connection, settlements: Sequence[Settlement]
+) -> set[uuid.UUID]:
+    """Settle a batch of plain successes as :func:`settle_if_leased` does, for less.
+
+    On a hot session, in no transaction: raises UniqueViolation where a run is settled
+    already, and has then done nothing.
+    """
+    rows = _SQL["settle_successes"].run(
+        conn,
+        {
+            "runs": uuids([s.run_id for s in settlements]),
+            "tokens": uuids([s.token for s in settlements]),
         },
     )
     return {run for (run,) in rows}

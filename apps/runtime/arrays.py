@@ -8,6 +8,7 @@ comes back as NULL by ``nullif``.
 """
 
 import json
+import os
 import struct
 import uuid
 from collections.abc import Iterable, Sequence
@@ -94,6 +95,13 @@ def uuids(values: Sequence[uuid.UUID]) -> UuidArray:
     """Return the values as a uuid[]."""
     parts = [b"\0\0\0\x10" + value.bytes for value in values]
     return UuidArray(_head(_UUID, len(parts)) + b"".join(parts))
+
+
+def random_uuids(count: int) -> UuidArray:
+    """Return so many random values as a uuid[], all 128 bits of each by chance."""
+    drawn = os.urandom(16 * count)
+    parts = [b"\0\0\0\x10" + drawn[n : n + 16] for n in range(0, len(drawn), 16)]
+    return UuidArray(_head(_UUID, count) + b"".join(parts))
 
 
 def uuids_or_nulls(values: Sequence[uuid.UUID | None]) -> UuidArray:

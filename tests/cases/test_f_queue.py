@@ -17,6 +17,7 @@ from apps.runs import selectors, store, worker_store
 from apps.runs.store import Settlement
 from apps.runs.waits import why_waiting
 from apps.runtime import sql
+from apps.runtime.arrays import random_uuids
 from apps.runtime.sessions import connect_hot
 from apps.runtime.store import find_old_snapshot, read_clock
 from chrono.rules.instants import SECOND
@@ -56,7 +57,13 @@ REWRITES = re.compile(
 def blocks_of_a_claim(conn):
     """Return how many blocks a claim reads, which is undone."""
     text = sql.load("runs", "claim_ready").text
-    values = {"queue": "default", "limit": 20, "worker": uuid.uuid4(), "by_age": False}
+    values = {
+        "queue": "default",
+        "limit": 20,
+        "worker": uuid.uuid4(),
+        "by_age": False,
+        "tokens": random_uuids(20),
+    }
     with conn.transaction(force_rollback=True):
         explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}"
         [([found],)] = conn.execute(explain, values).fetchall()

@@ -116,6 +116,19 @@ MUTATIONS = [
         life=(have(far=2), CANCEL, CLAIM),
     ),
     Mutation(
+        rule="a settle of a plain success names its token",
+        statement="settle_successes",
+        old="AND token = ANY(%(tokens)s::uuid[])",
+        new="AND %(tokens)s::uuid[] IS NOT NULL",
+        life=(
+            have(far=3),
+            settle("not begun"),
+            LEADER,
+            CLAIM,
+            drawn("settle_what_was_lost", ending="plain success"),
+        ),
+    ),
+    Mutation(
         rule="a settle names its token",
         statement="settle_if_leased",
         old="AND token = ANY(%(tokens)s::uuid[])",

@@ -31,6 +31,7 @@ from apps.queue.rotation import Rotation
 from apps.runs import days, worker_store
 from apps.runs import store as runs
 from apps.runs.cancel import cancel
+from apps.runs.settle import settle
 from apps.runs.store import Lease, Settlement
 from apps.runs.sweep import rescue
 from apps.runtime.clock import DatabaseClock
@@ -199,7 +200,9 @@ class Worker(Actor):
 
     def begin(self, stack: contextlib.ExitStack) -> None:
         self.conn = self.hot(stack)
-        self.hesitant(self.conn, ("claim_ready", "settle_if_leased"), 0.15)
+        self.hesitant(
+            self.conn, ("claim_ready", "settle_successes", "settle_if_leased"), 0.15
+        )
         if not hasattr(self, "id"):
             self.repeats: list[tuple[float, list[Settlement], bool]] = []
             self.unsure: list[Settlement] = []
@@ -282,7 +285,7 @@ class Worker(Actor):
 
     def send(self, batch: list[Settlement]) -> set[uuid.UUID]:
         horizon = timers.read_dispatch_state(self.conn).horizon
-        held = runs.settle_if_leased(self.conn, batch, horizon=horizon)
+        held = settle(self.conn, batch, horizon=horizon)
         self.count("settled", len(held))
         self.count("leases lost", len(batch) - len(held))
         self.shared.seen.results.extend(

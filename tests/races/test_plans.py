@@ -336,8 +336,9 @@ def test_a_claim_merges_the_slices_in_order(hot: Connection) -> None:
     assert all("queue = " in n.condition for n in read if n.kind == "Index Scan")
 
 
-def test_settle_goes_by_the_key_of_the_lease(hot: Connection) -> None:
-    found = explain(hot, "runs", "settle_if_leased")
+@pytest.mark.parametrize("name", ["settle_successes", "settle_if_leased"])
+def test_settle_goes_by_the_key_of_the_lease(hot: Connection, name: str) -> None:
+    found = explain(hot, "runs", name)
     assert not scanned(found)
     assert indexes(found, "chrono_lease") == {"chrono_lease_pkey"}
 

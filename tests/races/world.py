@@ -9,6 +9,7 @@ from typing import Any
 
 from apps.runs import store as runs
 from apps.runs import worker_store
+from apps.runs.settle import settle
 from apps.runtime.sessions import connect_hot, connect_upkeep
 from apps.scheduler import store as scheduler
 from apps.scheduler.store import Firing, Missing, Term, TimerRow
@@ -258,7 +259,7 @@ class Worker:
 
     def settle(self, *leases: runs.Lease, **outcome: Any) -> set[uuid.UUID]:
         """Settle leases, all in one way; return those that held."""
-        return runs.settle_if_leased(
+        return settle(
             self.conn,
             [
                 runs.Settlement(run_id=lease.run_id, token=lease.token, **outcome)

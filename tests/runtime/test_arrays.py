@@ -10,6 +10,7 @@ from apps.runtime.arrays import (
     int8s,
     int8s_or_nulls,
     jsonbs,
+    random_uuids,
     texts,
     uuids,
     uuids_or_nulls,
@@ -44,3 +45,11 @@ def test_what_is_packed_comes_out(connect, factory, kind, pack, values):
 def test_a_json_null_is_no_value(connect):
     statement = Statement(name="count", text="SELECT num_nulls(VARIADIC %(all)s)")
     assert statement.run(connect(), {"all": jsonbs([None, {}])}) == [(1,)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 200])
+def test_random_uuids_arrive_as_so_many_that_differ(connect, count):
+    statement = Statement(name="unpack", text="SELECT %(values)s::uuid[]")
+    [(told,)] = statement.run(connect(), {"values": random_uuids(count)})
+    assert len(set(told)) == count
+    assert all(isinstance(value, uuid.UUID) for value in told)
