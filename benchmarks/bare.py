@@ -252,7 +252,7 @@ def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
                 settle,
                 {
                     "runs": uuids([row[0] for row in rows]),
-                    "tokens": uuids([row[8] for row in rows]),
+                    "tokens": uuids([row[7] for row in rows]),
                 },
                 binary=True,
             ).fetchall()

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from psycopg.errors import UniqueViolation
 
@@ -38,4 +37,4 @@ def settle(
 def _charged(settlement: Settlement, times: int) -> Settlement:
     if settlement.charged is None or not is_charged(times):
         return settlement
-    return replace(settlement.charged, log=settlement.log)
+    return settlement.charged._replace(log=settlement.log)

@@ -78,9 +78,11 @@ MOST_COLLAPSED = 1_000
 """How many rows of the ledger are added up for one run; a row may be a stretch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """One execution that a worker holds; the token proves it."""
+class Lease(NamedTuple):
+    """One execution that a worker holds; the token proves it.
+
+    Of the statements that claim it is the row as it is: every run has one.
+    """
 
     run_id: uuid.UUID
     part: int
@@ -89,9 +91,8 @@ class Lease:
     tenant: int
     attempt: int
     fence: int
-    due_at: Millis
     token: uuid.UUID
-    job_deleted: bool
+    job_deleted: bool | None
     gates: int = 0
     """The number of the gates when it was claimed."""
 
@@ -140,8 +141,7 @@ class Queueing:
     """The concurrency key that its own payload fills."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What became of one execution. The default is a plain success.
 
     ``state`` is a final :class:`~chrono.rules.states.RunState`, or 0 for: again at
@@ -328,12 +328,12 @@ def claim_ready(
             "tokens": random_uuids(limit),
         },
     )
-    return [_lease(row) for row in rows]
+    return list(map(Lease._make, rows))
 
 
 def list_leases(conn: Connection, *, worker: uuid.UUID) -> list[Lease]:
     """Return all that a worker holds, by the database's account."""
-    return [_lease(row) for row in _SQL["list_leases"].run(conn, {"worker": worker})]
+    return list(map(Lease._make, _SQL["list_leases"].run(conn, {"worker": worker})))
 
 
 def load_targets(
@@ -619,7 +619,7 @@ def claim_set_aside(
     rows = _SQL["claim_set_aside"].run(
         conn, {"queue": queue, "limit": limit, "worker": worker}
     )
-    return [_lease(row) for row in rows]
+    return list(map(Lease._make, rows))
 
 
 def cancel_if_timed(
@@ -1030,24 +1030,6 @@ def purge_attempts_kept(conn: Connection, *, before: Millis, limit: int) -> int:
 def purge_dead_letters(conn: Connection, *, before: Millis, limit: int) -> int:
     """Delete dead letters that died before an instant; return how many."""
     return _SQL["purge_dead_letters"].change(conn, {"before": before, "limit": limit})
-
-
-def _lease(row: tuple[Any, ...]) -> Lease:
-    run, part, job, revision, tenant, attempt, fence, due_at = row[:8]
-    token, deleted, gates = row[8:]
-    return Lease(
-        run_id=run,
-        part=part,
-        job_id=job,
-        revision=revision,
-        tenant=tenant,
-        attempt=attempt,
-        fence=fence,
-        due_at=to_millis(due_at),
-        token=token,
-        job_deleted=bool(deleted),
-        gates=gates,
-    )
 
 
 def _run_row(row: tuple[Any, ...]) -> RunRow:

@@ -223,7 +223,9 @@ class Claimer:
                 self._gates.look(conn, leases)
             own = load_own(conn, leases)
             missing = self._targets.missing(
-                lease for lease in leases if lease.run_id not in own
+                [lease for lease in leases if lease.run_id not in own]
+                if own
+                else leases
             )
             targets = store.load_targets(conn, revisions=missing) if missing else {}
             return _Claimed(

@@ -14,6 +14,7 @@ from apps.worker.deadlines import Watch
 from apps.worker.execution import (
     AGAIN,
     INTERRUPTION,
+    PLAIN,
     Cancelled,
     Execution,
     HandBack,
@@ -79,8 +80,7 @@ class Executor:
 
         ``own`` has what is prepared for a run alone, ``missed`` what a run stands for,
         ``checkpoints`` where those are to go on that told something before, ``deaths``
-        how many attempts were ended by the death of their process. Needs the loop's
-        eager task factory: without it every handler costs a switch.
+        how many attempts were ended by the death of their process.
         """
         loop = asyncio.get_running_loop()
         now = self._clock.now()
@@ -105,7 +105,7 @@ class Executor:
                 self._finish(execution, HandBack(wait=HELD_FOR, reason=held))
                 continue
             self._gates.begin(lease, execution.prepared, now)
-            task = loop.create_task(self._run(execution))
+            task = asyncio.Task(self._run(execution), loop=loop, eager_start=True)
             if not task.done():
                 execution.task = task
         self._targets.forget()
@@ -178,19 +178,12 @@ class Executor:
         if prepared.takes_context:
             execution.notebook = self._noter.open(execution.lease)
             execution.once = Once(execution.lease, self._sessions)
-        if prepared.timeout is None and prepared.progress_deadline is None:
-            await self._call(execution)
-            return
-        watch = Watch(execution, end=lambda failure: self._end(execution, failure))
-        try:
-            await self._call(execution)
-        finally:
-            watch.stop()
-
-    async def _call(self, execution: Execution) -> None:
+        watch = None
+        if prepared.timeout is not None or prepared.progress_deadline is not None:
+            watch = Watch(execution, end=lambda failure: self._end(execution, failure))
         outcome: Outcome
         try:
-            outcome = await execution.prepared.call.run(execution)
+            outcome = await prepared.call.run(execution)
         except asyncio.CancelledError:
             outcome = Failure("exception", "The task cancelled itself.")
         except Exception as error:
@@ -199,6 +192,8 @@ class Executor:
             log.exception("calling a target went wrong", extra={"facts": facts})
             why = f"A fault of Chrono's own, {type(error).__name__}"
             outcome = Failure("exception", f"{why}: see the worker's log.")
+        if watch is not None:
+            watch.stop()
         execution.task = None
         if execution.settled:
             self._seats.recover(execution)
@@ -210,7 +205,7 @@ class Executor:
             return
         execution.settled = True
         if isinstance(outcome, Settled):
-            outcome = Success()
+            outcome = PLAIN
             if self._gates.told_of(execution, outcome, retry=False) is None:
                 self._leave(execution)
                 return
@@ -218,8 +213,8 @@ class Executor:
         settlement = settlement_of(
             execution,
             outcome,
-            now=self._clock.now(),
-            # Successes, nearly all outcomes, have no use for chance.
+            # Successes, nearly all outcomes, have no use for the time and for chance.
+            now=0 if isinstance(outcome, Success) else self._clock.now(),
             draw=draw() if isinstance(outcome, Failure) else 0.0,
         )
         if execution.tail is not None:

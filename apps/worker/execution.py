@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from apps.runs.store import Lease, Missed, Settlement
@@ -44,6 +44,9 @@ class Success:
     """It did what it should; ``result`` is anything, storable or not."""
 
     result: Any = None
+
+
+PLAIN = Success()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +229,8 @@ def settlement_of(
     ``draw`` is uniform in [0, 1) and spreads the retry.
     """
     run_id, token = execution.lease.run_id, execution.lease.token
+    if outcome is PLAIN:  # As nearly all are.
+        return Settlement(run_id, token)
     match outcome:
         case Success(result=None):
             return Settlement(run_id=run_id, token=token)
@@ -238,7 +243,7 @@ def settlement_of(
         case HandBack(begun=True):
             often = Failure("worker_lost", STOPPED_OFTEN.format(FREE_INTERRUPTIONS))
             spent = _failed(execution, often, now=now, draw=draw)
-            return replace(hand_back(run_id, token), charged=spent)
+            return hand_back(run_id, token)._replace(charged=spent)
         case HandBack(wait=wait, reason=reason):
             due = now + wait if wait else 0
             return hand_back(run_id, token, due=due, reason=reason)

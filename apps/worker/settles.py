@@ -5,7 +5,6 @@ import logging
 import secrets
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import psycopg
 
@@ -61,8 +60,9 @@ class Settler:
     def put(self, settlement: Settlement) -> None:
         """Have a settlement written soon."""
         self._waiting.append(settlement)
-        self._some.set()
-        self._done.clear()
+        if len(self._waiting) == 1:
+            self._some.set()
+            self._done.clear()
 
     async def wait_done(self) -> None:
         """Return once everything put so far is answered."""
@@ -152,7 +152,7 @@ def put_off(
 ) -> Settlement:
     """Return the settlement of a failure whose retry its target can't afford."""
     later = unaffordable(RetryAt(settlement.due), policy=policy, now=now, draw=draw)
-    return replace(settlement, due=later.at, reason=Reason.BUDGET_SPENT)
+    return settlement._replace(due=later.at, reason=Reason.BUDGET_SPENT)
 
 
 def draw() -> float:
@@ -164,4 +164,4 @@ def _plain(settlement: Settlement) -> Settlement:
     """Return the settlement with notes in place of what came from outside."""
     result = None if settlement.result is None else {"note": f"result {NOTE}"}
     error = None if settlement.error is None else f"error {NOTE}"
-    return replace(settlement, result=result, error=error, log=None)
+    return settlement._replace(result=result, error=error, log=None)

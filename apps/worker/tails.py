@@ -9,7 +9,6 @@ import logging
 import threading
 from collections import deque
 from contextvars import ContextVar
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol, override
 
@@ -86,7 +85,7 @@ def with_log(settlement: Settlement, tail: Tail) -> Settlement:
     """Return a settlement with what was logged, as much as is kept of it."""
     succeeded = settlement.state == RunState.SUCCESS
     most = SUCCESS_LIMIT if succeeded else FAILED_LIMIT
-    return replace(settlement, log=storable_log(tail.text(), most=most))
+    return settlement._replace(log=storable_log(tail.text(), most=most))
 
 
 def _line(record: logging.LogRecord) -> str:

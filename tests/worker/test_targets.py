@@ -29,7 +29,6 @@ def lease(number):
         tenant=1,
         attempt=1,
         fence=1,
-        due_at=0,
         token=uuid.uuid4(),
         job_deleted=False,
     )

@@ -19,6 +19,6 @@ INSERT INTO chrono_lease (
 SELECT due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part,
     priority, attempt, queue, gen_random_uuid(), %(worker)s::uuid
 FROM moved
-RETURNING run_id, part, job_id, revision, tenant, attempt, fence, due_at, token, (
+RETURNING run_id, part, job_id, revision, tenant, attempt, fence, token, (
     SELECT j.deleted_at IS NOT NULL FROM chrono_job j WHERE j.id = job_id
 ), (SELECT gates FROM chrono_dispatch_state WHERE id = 1)

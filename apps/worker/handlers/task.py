@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.runs.store import Target
 from apps.worker.children import Children
-from apps.worker.execution import Call, Execution, HandBack, Outcome, Success
+from apps.worker.execution import PLAIN, Call, Execution, HandBack, Outcome, Success
 from apps.worker.handlers.function import Arguments, call_in_thread, ending_of
 from apps.worker.handlers.process import ProcessCall
 from apps.worker.handlers.transaction import TransactionCall
@@ -42,7 +42,8 @@ class AsyncCall:
     async def run(self, execution: Execution) -> Outcome:
         """Await the function on this loop."""
         try:
-            return Success(result=await self._function(*self._arguments.of(execution)))
+            result = await self._function(*self._arguments.of(execution))
+            return PLAIN if result is None else Success(result=result)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001  (sys.exit() in a task as well)
