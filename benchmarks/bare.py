@@ -240,7 +240,7 @@ def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
                     "queue": "default",
                     "limit": CLAIM,
                     "worker": worker,
-                    "by_age": False,
+                    "least": 0,
                     "tokens": random_uuids(CLAIM),
                 },
                 binary=True,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from psycopg.types.json import Jsonb
 
 from apps.runtime import sql
-from apps.runtime.arrays import random_uuids, uuids
+from apps.runtime.arrays import int8s, random_uuids, uuids
 from apps.runtime.sessions import Connection
 from chrono.rules.instants import Millis, to_millis, to_millis_if_any
 from chrono.rules.keys import partition_of_run, scheduled_for_of
@@ -20,6 +20,7 @@ _SQL = {
     for name in (
         "claim_ready",
         "settle_successes",
+        "find_oldest_priority",
         "list_leases",
         "load_targets",
         "insert_run_input",
@@ -309,12 +310,11 @@ def claim_ready(
     queue: str,
     limit: int,
     worker: uuid.UUID,
-    by_age: bool = False,
+    least: int = 0,
 ) -> list[Lease]:
     """Claim up to ``limit`` runs of a queue; run it on a hot session only.
 
-    Those of high priority first; ``by_age`` begins at the priority of the run that has
-    waited longest by its fair tag.
+    Those of high priority first, from the priority ``least`` on.
 
     After an error the claim may have been made all the same: see :func:`list_leases`.
     """
@@ -324,11 +324,20 @@ def claim_ready(
             "queue": queue,
             "limit": limit,
             "worker": worker,
-            "by_age": by_age,
+            "least": least,
             "tokens": random_uuids(limit),
         },
     )
     return list(map(Lease._make, rows))
+
+
+def find_oldest_priority(conn: Connection, *, queue: str) -> int:
+    """Return the priority of the run of a queue that has waited longest by its tag.
+
+    0 where none waits. Hot sessions only.
+    """
+    [(priority,)] = _SQL["find_oldest_priority"].run(conn, {"queue": queue})
+    return priority or 0
 
 
 def list_leases(conn: Connection, *, worker: uuid.UUID) -> list[Lease]:
@@ -339,10 +348,16 @@ def list_leases(conn: Connection, *, worker: uuid.UUID) -> list[Lease]:
 def load_targets(
     conn: Connection, *, revisions: Sequence[tuple[uuid.UUID, int]]
 ) -> dict[tuple[uuid.UUID, int], Written]:
-    """Return the targets of these (job, revision) pairs; they never change."""
+    """Return the targets of these (job, revision) pairs; they never change.
+
+    Hot sessions only.
+    """
     rows = _SQL["load_targets"].run(
         conn,
-        {"jobs": [job for job, _ in revisions], "revisions": [r for _, r in revisions]},
+        {
+            "jobs": uuids([job for job, _ in revisions]),
+            "revisions": int8s([revision for _, revision in revisions]),
+        },
     )
     return {(row[0], row[1]): Written._make(row[2:]) for row in rows}
 

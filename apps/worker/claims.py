@@ -261,8 +261,9 @@ class Claimer:
                 conn, queue=queue, limit=limit, worker=self._worker
             )
         by_age = self._by_priority[queue] >= limit * TO_ONE_BY_AGE
+        least = store.find_oldest_priority(conn, queue=queue) if by_age else 0
         leases = store.claim_ready(
-            conn, queue=queue, limit=limit, worker=self._worker, by_age=by_age
+            conn, queue=queue, limit=limit, worker=self._worker, least=least
         )
         if by_age:
             self._by_priority[queue] -= limit * TO_ONE_BY_AGE

@@ -61,7 +61,7 @@ def blocks_of_a_claim(conn):
         "queue": "default",
         "limit": 20,
         "worker": uuid.uuid4(),
-        "by_age": False,
+        "least": 0,
         "tokens": random_uuids(20),
     }
     with conn.transaction(force_rollback=True):

@@ -362,6 +362,7 @@ def test_load_and_look_go_by_the_key_of_the_timer(hot: Connection) -> None:
         ("scheduler", "list_changed_jobs"),
         ("scheduler", "load_revisions"),
         ("runs", "load_targets"),
+        ("runs", "find_oldest_priority"),
         ("scheduler", "list_ends"),
         ("runs", "cancel_if_leased"),
         ("runs", "load_missed"),

@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from apps.runs import store, worker_store
+from apps.runtime.sessions import connect_hot
 from tests.support.seed import make_job, make_ready
 from tests.worker.support import running, settled
 
@@ -30,7 +31,9 @@ def test_one_run_in_twenty_goes_to_who_has_waited_longest(dsn, connect, job):
 
 
 @pytest.mark.server
-def test_by_age_is_the_longest_waiting_and_then_those_of_less_priority(connect, job):
+def test_by_age_is_the_longest_waiting_and_then_those_of_less_priority(
+    dsn, connect, job
+):
     conn = connect()
     oldest = make_ready(conn, job, priority=NORMAL)
     later = make_ready(conn, job, count=2, priority=HIGH)
@@ -41,9 +44,11 @@ def test_by_age_is_the_longest_waiting_and_then_those_of_less_priority(connect, 
     )
 
     def claim(limit, *, by_age):
-        leases = store.claim_ready(
-            conn, queue="default", limit=limit, worker=worker, by_age=by_age
-        )
+        with connect_hot(dsn, name="test") as hot:
+            least = store.find_oldest_priority(hot, queue="default") if by_age else 0
+            leases = store.claim_ready(
+                hot, queue="default", limit=limit, worker=worker, least=least
+            )
         return {lease.run_id for lease in leases}
 
     assert claim(1, by_age=False) == {later[0]}

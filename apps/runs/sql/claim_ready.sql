@@ -1,5 +1,5 @@
 -- Claim the first runs of a queue, lowest (priority, tag) over all slices.
--- By age it passes over the priorities before that of the run that has waited longest.
+-- It passes over the priorities before `least`.
 -- writes: ready lease
 -- moves: ready -> running
 -- index: chrono_ready_order on every slice
@@ -12,17 +12,7 @@
 WITH chosen AS MATERIALIZED (
     SELECT r.tableoid AS slice, r.ctid AS tid FROM chrono_ready r
     WHERE r.queue = %(queue)s::text
-        AND r.priority >= (
-            SELECT CASE WHEN %(by_age)s::boolean THEN coalesce((
-                SELECT (min(ARRAY[first.tag, p.priority]))[2]
-                FROM generate_series(0, 4) AS p (priority)
-                CROSS JOIN LATERAL (
-                    SELECT y.tag FROM chrono_ready y
-                    WHERE y.queue = %(queue)s::text AND y.priority = p.priority
-                    ORDER BY y.tag LIMIT 1
-                ) AS first
-            ), 0) ELSE 0 END
-        )
+        AND r.priority >= %(least)s::smallint
         AND NOT EXISTS (
             SELECT FROM chrono_withdrawn w
             WHERE w.run_id = r.run_id AND w.part = r.part
@@ -79,6 +69,7 @@ SELECT due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part
     priority, attempt, queue, (%(tokens)s::uuid[])[row_number() OVER ()],
     %(worker)s::uuid
 FROM moved
-RETURNING run_id, part, job_id, revision, tenant, attempt, fence, token, (
-    SELECT j.deleted_at IS NOT NULL FROM chrono_job j WHERE j.id = job_id
-), (SELECT gates FROM chrono_dispatch_state WHERE id = 1)
+RETURNING run_id, part, job_id, revision, tenant, attempt, fence, token, job_id = ANY(ARRAY(
+    SELECT j.id FROM chrono_job j
+    WHERE j.id = ANY(ARRAY(SELECT job_id FROM moved)) AND j.deleted_at IS NOT NULL
+)), (SELECT gates FROM chrono_dispatch_state WHERE id = 1)
