@@ -1,16 +1,19 @@
 """From the timer tables into the wheel: ahead, overdue, second look, delta."""
 
+import json
 import logging
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import batched
 from operator import itemgetter
 
 from apps.runs.store import Queueing, load_run_queueing
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
-from apps.scheduler.cache import START, Cache, Definition, Entry
+from apps.scheduler.cache import START, Cache, Definition, Entry, Key
 from apps.scheduler.store import Cursor, RevisionRow, Term, TimerRow
 from chrono.rules import jitter, overlap, policy
 from chrono.rules.catchup import LATE
@@ -18,7 +21,8 @@ from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.keys import is_extra, run_id
 from chrono.rules.overlap import Check
-from chrono.rules.schedule import Once, resolve, schedule_from_json
+from chrono.rules.policy import Policy
+from chrono.rules.schedule import Once, Schedule, resolve, schedule_from_json
 from chrono.rules.states import TimerKind
 
 log = logging.getLogger("chrono.scheduler")
@@ -42,6 +46,8 @@ LOOK_BACK: Millis = 5_000
 along what is overdue."""
 DEFINITIONS = 200_000
 DEFINITIONS_AT_ONCE = 5_000
+TEXTS = 4_096
+"""How many schedules and policies that jobs share are remembered as written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +71,8 @@ class Loader:
         self._conn = conn
         self._cache = cache
         self._progress = progress
-        self._definitions: dict[tuple[uuid.UUID, int], Definition | None] = {}
+        # By a job's id as a number, and a revision.
+        self._definitions: dict[tuple[int, int], Definition | None] = {}
         self._tables: dict[int, str] = {}
         self._goal: Millis = 0
         self._next_walk: Millis = 0
@@ -223,10 +230,10 @@ class Loader:
                 stale[row.part, row.bucket].append(row)
             elif row.epoch >= held.term.epoch:
                 fresh.append(row)
-        self._define({(row.job_id, _revision(row)) for row in fresh})
+        self._define([(row.job_id, _revision(row)) for row in fresh])
         own = self._queueing(fresh)
         for row in fresh:
-            self._put(row, own.get(row.ref))
+            self._put(row, own)
         for (part, bucket), old in stale.items():
             if part in self._cache.held:
                 store.delete_stale_timers(
@@ -245,17 +252,18 @@ class Loader:
         ]
         return load_run_queueing(self._conn, runs=extra) if extra else {}
 
-    def _put(self, row: TimerRow, own: Queueing | None) -> None:
-        key = (row.due_at, row.ref, row.kind, row.version)
+    def _put(self, row: TimerRow, own: Mapping[uuid.UUID, Queueing]) -> None:
+        key: Key = (row.due_at, row.ref.int, row.kind, row.version)
         known = self._cache.find(row.part, key)
         if known is not None:
             known.bucket = self._tables[row.bucket]
             return
-        definition = self._definitions.get((row.job_id, _revision(row)))
+        revision = _revision(row)
+        definition = self._definitions.get((row.job_id.int, revision))
         if definition is None:
             return
-        if own is not None:
-            definition = _queued(definition, own)
+        if own and (queueing := own.get(row.ref)) is not None:
+            definition = _queued(definition, queueing)
         of_schedule = row.kind == TimerKind.SCHEDULE
         self._cache.put(
             Entry(
@@ -266,7 +274,7 @@ class Loader:
                 kind=row.kind,
                 version=row.version,
                 job_id=row.job_id,
-                revision=_revision(row),
+                revision=revision,
                 scheduled_for=row.scheduled_for,
                 run_id=run_id(row.job_id, row.scheduled_for, 0, row.part)
                 if of_schedule
@@ -290,19 +298,38 @@ class Loader:
     ) -> dict[tuple[uuid.UUID, int], Definition]:
         """Return these (job, revision) pairs, but for what can't be read."""
         self._define(wanted)
-        found = {key: self._definitions.get(key) for key in wanted}
+        found = {
+            (job, revision): self._definitions.get((job.int, revision))
+            for job, revision in wanted
+        }
         return {key: one for key, one in found.items() if one is not None}
 
-    def _define(self, wanted: set[tuple[uuid.UUID, int]]) -> None:
-        unknown = [key for key in wanted if key not in self._definitions]
-        if len(self._definitions) + len(unknown) > DEFINITIONS:
-            self._definitions.clear()
-            unknown = list(wanted)
-        for start in range(0, len(unknown), DEFINITIONS_AT_ONCE):
-            part = unknown[start : start + DEFINITIONS_AT_ONCE]
+    def _define(self, wanted: Collection[tuple[uuid.UUID, int]]) -> None:
+        known = self._definitions
+        unknown = {pair for pair in wanted if (pair[0].int, pair[1]) not in known}
+        if len(known) + len(unknown) > DEFINITIONS:
+            known.clear()
+            unknown = set(wanted)
+        for part in batched(unknown, DEFINITIONS_AT_ONCE):
             for row in store.load_revisions(self._conn, revisions=part):
-                self._definitions[row.job_id, row.revision] = _definition(row)
+                known[row.job_id.int, row.revision] = _definition(row)
             self._progress()
+
+
+@lru_cache(maxsize=TEXTS)
+def _schedule(text: str) -> Schedule:
+    """Return the schedule written in JSON; raises as ``schedule_from_json`` does."""
+    return schedule_from_json(json.loads(text))
+
+
+@lru_cache(maxsize=TEXTS)
+def _policy(text: str) -> tuple[Policy, bool]:
+    """Return the policies written in JSON, and whether a payload fills their key.
+
+    Raises as ``policy.in_force`` does.
+    """
+    written = json.loads(text) or {}
+    return policy.in_force(written), policy.FILLED_KEY in written
 
 
 def _before(cursors: Mapping[int, Cursor], moment: Millis) -> dict[int, Cursor]:
@@ -329,9 +356,8 @@ def _queued(definition: Definition, own: Queueing) -> Definition:
 def _definition(row: RevisionRow) -> Definition | None:
     """Return the definition, or None, said in the log, where it can't be read."""
     try:
-        schedule = resolve(schedule_from_json(row.schedule), row.job_id)
-        # Nearly every job has none; reading them is most of what a definition costs.
-        policies = policy.in_force(row.policy) if row.policy else policy.DEFAULT
+        schedule = resolve(_schedule(row.schedule), row.job_id)
+        policies, filled = _policy(row.policy)
         overlaps = policy.overlap_from_name(row.overlap_policy)
     except ChronoError as error:
         log.error(
@@ -350,5 +376,5 @@ def _definition(row: RevisionRow) -> Definition | None:
         queue=row.queue,
         priority=row.priority,
         limited=policies.concurrency_key is not None or policies.rate_limit is not None,
-        filled=policy.FILLED_KEY in row.policy,
+        filled=filled,
     )

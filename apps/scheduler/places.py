@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
-from apps.scheduler.cache import Entry
+from apps.scheduler.cache import Entry, Key
 from apps.scheduler.store import Live
 from chrono.rules import overlap
 from chrono.rules.buckets import DAY
@@ -23,8 +23,6 @@ from chrono.rules.states import Reason, TimerKind
 
 HISTORY: Millis = 6 * DAY
 """A run older than this may have left the history with its day."""
-
-type Key = tuple[Millis, uuid.UUID, int, int]
 
 
 class Places:

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from apps.runtime import sql
 from apps.runtime.locks import GATE_LOCKS, MEMBER_LOCKS, PARTITION_LOCKS, UPKEEP_LOCKS
@@ -130,8 +130,7 @@ class Holder:
         return f"pid {self.pid} ({self.application or 'unnamed'}){age}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerRow:
+class TimerRow(NamedTuple):
     """A timer as read, with what its partition and job were in the same snapshot."""
 
     part: int
@@ -182,18 +181,18 @@ class Epochs:
     full_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevisionRow:
+class RevisionRow(NamedTuple):
     """What a leader must know of one revision of a job; it never changes."""
 
     job_id: uuid.UUID
     revision: int
-    schedule: dict[str, Any]
+    schedule: str
+    """JSON, as is the policy."""
     jitter_window: Millis
     overlap_policy: str
     queue: str
     priority: int
-    policy: dict[str, Any]
+    policy: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,41 +394,19 @@ def load_timers(
 
     At most so many of each partition, the first of them in their order.
     """
-    return [
-        TimerRow(
-            part=row[0],
-            epoch=row[1],
-            bucket=row[2],
-            due_at=to_millis(row[3]),
-            ref=row[4],
-            kind=row[5],
-            version=row[6],
-            job_id=row[7],
-            revision=row[8],
-            scheduled_for=to_millis(row[9]),
-            attempt_group=row[10],
-            attempt=row[11],
-            prev=row[12],
-            remaining=row[13],
-            job_version=row[14],
-            job_revision=row[15],
-            tenant=row[16],
-            job_paused=row[17],
-            job_deleted=row[18],
-        )
-        for row in _SQL["load_timers"].run(
-            conn,
-            {
-                "parts": list(after),
-                "due": [due for due, _, _, _ in after.values()],
-                "ref": [ref for _, ref, _, _ in after.values()],
-                "kind": [kind for _, _, kind, _ in after.values()],
-                "version": [version for _, _, _, version in after.values()],
-                "before": before,
-                "each": each,
-            },
-        )
-    ]
+    rows = _SQL["load_timers"].run(
+        conn,
+        {
+            "parts": list(after),
+            "due": [due for due, _, _, _ in after.values()],
+            "ref": [ref for _, ref, _, _ in after.values()],
+            "kind": [kind for _, _, kind, _ in after.values()],
+            "version": [version for _, _, _, version in after.values()],
+            "before": before,
+            "each": each,
+        },
+    )
+    return [TimerRow._make(row) for row in rows]
 
 
 def load_revisions(
@@ -440,19 +417,7 @@ def load_revisions(
         conn,
         {"jobs": [job for job, _ in revisions], "revisions": [r for _, r in revisions]},
     )
-    return [
-        RevisionRow(
-            job_id=job,
-            revision=revision,
-            schedule=schedule,
-            jitter_window=window,
-            overlap_policy=overlap,
-            queue=queue,
-            priority=priority,
-            policy=policy,
-        )
-        for job, revision, schedule, window, overlap, queue, priority, policy in rows
-    ]
+    return [RevisionRow._make(row) for row in rows]
 
 
 def look_again(
