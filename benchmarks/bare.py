@@ -110,7 +110,7 @@ def _cpu(bench: Rig, workers: Sequence[ForkProcess]) -> float:
 
 def fire_alone(bench: Rig) -> dict[str, Any]:
     """Microseconds a row that the bare fire takes on the server, nobody beside it."""
-    text = sql.load("scheduler", "fire_if_held")
+    text = sql.load("scheduler", "fire_undecided")
     with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
         _seed(conn, url)
         with connect_hot(url, name="bench fire") as hot:
@@ -199,7 +199,7 @@ def _batches(
 
 
 def _fire(url: str, go: Barrier, end: Event, ledger: bool, counted: Any) -> None:
-    statement = sql.load("scheduler", "fire_if_held")
+    statement = sql.load("scheduler", "fire_undecided")
     with connect_hot(url, name="bench fire") as conn:
         bucket, batches = _batches(url, conn)
         text = statement.named(bucket=bucket)
@@ -215,13 +215,9 @@ def _fire(url: str, go: Barrier, end: Event, ledger: bool, counted: Any) -> None
 
 
 def _without_ledger(text: str) -> str:
-    """Return the fire without its ledger: every decided row counts as new."""
+    """Return the fire without its ledger."""
     begin = text.index("ledger AS (")
-    close = text.index("), judged AS", begin)
-    plain = (
-        "ledger AS ( SELECT part, job_id, scheduled_for, attempt_group FROM decided "
-    )
-    return text[:begin] + plain + text[close:]
+    return text[:begin] + text[text.index("next_near AS (", begin) :]
 
 
 def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:

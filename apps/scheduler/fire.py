@@ -118,7 +118,7 @@ class Gun:
         ]
         batch = self._batch(entries, decisions, next_dues, held, moment)
         try:
-            firing = store.fire_if_held(self._conn, bucket=bucket, batch=batch)
+            firing = self._send(bucket, batch)
         except psycopg.errors.UndefinedTable:
             for entry in entries:  # The bucket was dropped: the next look tells.
                 self._cache.forget(entry)
@@ -130,6 +130,14 @@ class Gun:
             self._fire_halves(bucket, entries, moment, fired, error)
             return
         self._conclude(entries, decisions, next_dues, firing, moment, fired)
+
+    def _send(self, bucket: str, batch: dict[str, Any]) -> store.Firing:
+        """Have the database fire a batch, row by row where it has to be."""
+        try:
+            return store.fire_undecided(self._conn, bucket=bucket, batch=batch)
+        except psycopg.errors.UniqueViolation:
+            # Somebody decided an instant of it before, or planned the next one.
+            return store.fire_if_held(self._conn, bucket=bucket, batch=batch)
 
     def _put_off(self, entries: list[Entry], moment: Moment) -> None:
         """Upkeep has a table that was to be asked: it gives it back in no time."""

@@ -39,6 +39,7 @@ _SQL = {
         "list_tables",
         "lock_upkeep",
         "unlock_upkeep",
+        "fire_undecided",
         "fire_if_held",
         "miss_if_held",
         "admit_if_held",
@@ -531,14 +532,27 @@ def unlock_upkeep(conn: Connection) -> None:
     _SQL["unlock_upkeep"].run(conn, {"class": UPKEEP_LOCKS})
 
 
+def fire_undecided(conn: Connection, *, bucket: str, batch: dict[str, Any]) -> Firing:
+    """Fire as :func:`fire_if_held` does, all of a batch or, by an error, nothing.
+
+    Raises ``UniqueViolation`` where something of it was decided before; no verdict is
+    -1 here.
+    """
+    return _fire("fire_undecided", conn, bucket, batch)
+
+
 def fire_if_held(conn: Connection, *, bucket: str, batch: dict[str, Any]) -> Firing:
     """Fire a batch of one bucket's timers; run it on a hot session only.
 
-    ``batch`` carries the guards and the parallel arrays of
-    :class:`apps.scheduler.fire.Batch`. Raises ``UndefinedTable`` where the bucket was
-    dropped.
+    ``batch`` carries the guards and the parallel arrays that
+    :class:`apps.scheduler.fire.Gun` makes. Raises ``UndefinedTable`` where the bucket
+    was dropped.
     """
-    [(held, positions, verdicts)] = _SQL["fire_if_held"].run(conn, batch, bucket=bucket)
+    return _fire("fire_if_held", conn, bucket, batch)
+
+
+def _fire(name: str, conn: Connection, bucket: str, batch: dict[str, Any]) -> Firing:
+    [(held, positions, verdicts)] = _SQL[name].run(conn, batch, bucket=bucket)
     return Firing(
         held=frozenset(held or ()),
         verdicts=dict(zip(positions or (), verdicts or (), strict=True)),

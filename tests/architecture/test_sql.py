@@ -14,7 +14,13 @@ STATEMENTS = within("apps", ".sql")
 STATEMENTS = [path for path in STATEMENTS if path.parent.name == "sql"]
 
 # The statements that every run passes through: their indexes are part of their design.
-HOT = {"fire_if_held", "claim_ready", "settle_successes", "settle_if_leased"}
+HOT = {
+    "fire_undecided",
+    "fire_if_held",
+    "claim_ready",
+    "settle_successes",
+    "settle_if_leased",
+}
 
 WRITE = re.compile(
     r"\b(?:INSERT\s+INTO|(?<!FOR\s)(?<!KEY\s)(?<!DO\s)UPDATE|DELETE\s+FROM|TRUNCATE)\s+"

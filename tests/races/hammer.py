@@ -171,7 +171,13 @@ class Leader(Actor):
         )
         self.hesitant(
             self.conn,
-            ("fire_if_held", "miss_if_held", "admit_if_held", "delete_stale"),
+            (
+                "fire_undecided",
+                "fire_if_held",
+                "miss_if_held",
+                "admit_if_held",
+                "delete_stale",
+            ),
             0.15,
         )
         self.next_coup = 0.0

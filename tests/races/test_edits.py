@@ -36,7 +36,7 @@ AFTER: Millis = 7_000
 """The interval before an edit and the one after it."""
 LEADER_STOPS = (
     "load_timers",
-    "fire_if_held",
+    "fire_undecided",
     "list_changed_jobs",
 )
 EDIT_STOPS = ("bump_epochs",)

@@ -31,6 +31,13 @@ EDITS = {
 }
 
 
+@pytest.fixture(params=["at once", "row by row"])
+def world(world: World, request: pytest.FixtureRequest) -> World:
+    """A world in which leaders fire by each of the two statements."""
+    world.row_by_row = request.param == "row by row"
+    return world
+
+
 def edit(conn: Connection, change: str, *jobs: Job) -> None:
     """Change jobs in the order that every edit keeps: jobs, partitions, jobs again."""
     conn.execute(
@@ -283,9 +290,10 @@ def test_fires_and_bulk_edits_in_opposite_orders_never_deadlock(world: World) ->
     for name in ("parts", "fences", "terms", "epochs"):
         batch[name].reverse()
     bucket = world.table(rows[0].bucket)
+    fire = scheduler.fire_if_held if world.row_by_row else scheduler.fire_undecided
     without_deadlock(
         world,
-        lambda conn: scheduler.fire_if_held(conn, bucket=bucket, batch=batch),
+        lambda conn: fire(conn, bucket=bucket, batch=batch),
         lambda conn: edit(conn, "payload", *jobs),
     )
 
@@ -321,6 +329,39 @@ def test_a_timer_fires_once_whatever_the_wheel_believes(world: World) -> None:
     assert again.held == {6}
     assert again.verdicts == {}
     assert world.places(run, 6) == ["ready"]
+
+
+def test_a_timer_that_somebody_takes_while_a_fire_waits_is_not_fired(
+    world: World,
+) -> None:
+    leader, other = world.leader("leader", 6), world.session("other")
+    jobs = [world.job(part=6), world.job(part=6)]
+    taken, left = (
+        world.timer(job, due) for job, due in zip(jobs, world.moments(2), strict=True)
+    )
+    rows = leader.load(6)
+    other.begin()
+    other.do(
+        other.conn.execute, "DELETE FROM chrono_timer WHERE job_id = %s", [jobs[0].id]
+    )
+    assert not leader.actor.start(leader.fire, rows)
+    other.commit()
+    assert leader.actor.value().verdicts == {1: 0}
+    assert world.places(taken, 6) == []
+    assert world.places(left, 6) == ["ready"]
+    world.check()
+
+
+def test_a_next_timer_that_is_there_already_stops_nothing(world: World) -> None:
+    leader = world.leader("leader", 6)
+    jobs = [world.job(part=6), world.job(part=6)]
+    due = world.now() - 500
+    runs = [world.timer(job, due) for job in jobs]
+    rows = leader.load(6)
+    world.timer(jobs[0], due + HOURS)
+    assert leader.fire(rows, every=HOURS).verdicts == {0: 0, 1: 0}
+    assert [world.places(run, 6) for run in runs] == [["ready"], ["ready"]]
+    assert world.value("SELECT count(*) FROM chrono_timer") == 2
 
 
 def test_a_second_timer_of_an_instant_meets_the_ledger(world: World) -> None:

@@ -37,6 +37,7 @@ WINDOWS = {
     "load_timers": {"due": "'{0}'", "before": "253370764799000"},
     "look_again": {"after": "0", "before": "253370764799000"},
 }
+FIRES = ("fire_undecided", "fire_if_held")
 LOCKS = re.compile(r"\b(FOR UPDATE|FOR SHARE|UPDATE|DELETE FROM)\b")
 TABLES = {
     "bucket": "chrono_timer_far",
@@ -206,10 +207,11 @@ def indexes(found: list[Node], table: str) -> set[str]:
     return {node.index for node in found if node.table == table and node.index}
 
 
-def test_fire_finds_each_timer_by_its_key(hot: Connection) -> None:
+@pytest.mark.parametrize("name", FIRES)
+def test_fire_finds_each_timer_by_its_key(hot: Connection, name: str) -> None:
     bucket = bucket_now(hot)
     for table in (bucket, "chrono_timer_far"):
-        found = explain(hot, "scheduler", "fire_if_held", bucket=table)
+        found = explain(hot, "scheduler", name, bucket=table)
         assert not scanned(found) - {"chrono_slot"}
         assert "chrono_partition_pkey" in indexes(found, "chrono_partition")
         [look_up] = [n for n in found if n.table == table and n.index]
@@ -218,8 +220,9 @@ def test_fire_finds_each_timer_by_its_key(hot: Connection) -> None:
         assert {n.kind for n in found if n.table == table} >= {"Tid Scan"}
 
 
-def test_fire_looks_up_the_previous_run_in_one_step(hot: Connection) -> None:
-    found = explain(hot, "scheduler", "fire_if_held", bucket=bucket_now(hot))
+@pytest.mark.parametrize("name", FIRES)
+def test_fire_looks_up_the_previous_run_in_one_step(hot: Connection, name: str) -> None:
+    found = explain(hot, "scheduler", name, bucket=bucket_now(hot))
     look_ups = [n for n in found if n.table.startswith("chrono_run")]
     assert look_ups
     assert all("id = ANY" in n.condition for n in look_ups)

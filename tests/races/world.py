@@ -1,11 +1,14 @@
 """What the actors act in: jobs and timers laid into tables, and their statements."""
 
+import contextlib
 import itertools
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+import psycopg
 
 from apps.runs import store as runs
 from apps.runs import worker_store
@@ -83,10 +86,12 @@ class Leader:
         return Firing(held=frozenset(held), verdicts=verdicts)
 
     def shoot(self, batch: dict[str, Any], bucket: int) -> Firing:
-        """Send a batch that was aimed before."""
-        return scheduler.fire_if_held(
-            self.conn, bucket=self.world.table(bucket), batch=batch
-        )
+        """Send a batch that was aimed before, as the product does."""
+        table = self.world.table(bucket)
+        if not self.world.row_by_row:
+            with contextlib.suppress(psycopg.errors.UniqueViolation):
+                return scheduler.fire_undecided(self.conn, bucket=table, batch=batch)
+        return scheduler.fire_if_held(self.conn, bucket=table, batch=batch)
 
     def aim(
         self,
@@ -282,6 +287,8 @@ class World:
         self.stage = Stage(observer)
         self.jobs: dict[uuid.UUID, Job] = {}
         self.horizon = timers.read_dispatch_state(observer).horizon
+        self.row_by_row = False
+        """Whether leaders fire by fire_if_held alone, as after a conflict."""
         self._parts = itertools.cycle(range(64))
 
     def now(self) -> Millis:

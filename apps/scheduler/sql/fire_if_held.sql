@@ -8,8 +8,11 @@
 -- for this statement, or this statement waits for it, re-reads the row and drops the
 -- partition. Everything below draws its rows from `held`. A timer already moved or
 -- edited away is simply not found. The look-up by LATERAL … OFFSET 0 can't flip to a
--- scan where statistics say the bucket is empty. To delete by a join, without the lock
--- before, would write 57 bytes less of WAL a run, and does flip.
+-- scan where statistics say the bucket is empty.
+--
+-- fire_undecided goes before it and does the same for nearly every batch; this one is
+-- sent where that one met something that was decided before. What is said here holds for
+-- both.
 --
 -- A next timer is due a millisecond after the row it replaces, at least: that row is
 -- still there when the insert looks for its key, and nothing would be planned again.
@@ -29,12 +32,12 @@ WITH locked AS MATERIALIZED (
     SELECT id, fence, term, epoch FROM chrono_partition
     WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
 ), held AS MATERIALIZED (
-    SELECT id FROM locked WHERE (id, fence, term, epoch) IN (
+    SELECT id FROM locked WHERE ((id, fence, term, epoch) IN (
         SELECT g.id, g.fence, g.term, g.epoch FROM unnest(
             %(parts)s::smallint[], %(fences)s::bigint[],
             %(terms)s::uuid[], %(epochs)s::bigint[]
         ) AS g (id, fence, term, epoch)
-    )
+    )) IS TRUE
 ), due AS MATERIALIZED (
     SELECT d.n, d.part, to_timestamp(d.due / 1000.0::float8) AS due_at, d.ref, d.kind,
         d.version, to_timestamp(d.scheduled_for / 1000.0::float8) AS scheduled_for,
@@ -56,7 +59,7 @@ WITH locked AS MATERIALIZED (
         n, part, due, ref, kind, version, scheduled_for, run_id, revision, tenant,
         queue, priority, tag, fence, skip, bounded, next_for, next_due
     )
-    WHERE d.part = ANY(ARRAY(SELECT id FROM held))
+    WHERE (d.part IN (SELECT id FROM held)) IS TRUE
         AND to_timestamp(d.due / 1000.0::float8) <= coalesce(
             to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp())
 ), taken AS MATERIALIZED (
