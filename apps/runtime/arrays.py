@@ -21,6 +21,7 @@ from psycopg.adapt import AdaptersMap, Dumper
 
 _HEAD = struct.Struct("!iiIii")
 _BOOLS = (b"\0\0\0\x01\0", b"\0\0\0\x01\x01")
+_SIXTEEN = 16 << 128
 _BOOL, _INT8, _TEXT, _UUID, _JSONB = 16, 20, 25, 2950, 3802
 _NULL = b"\xff\xff\xff\xff"
 _JSONB_VERSION = b"\x01"
@@ -86,14 +87,18 @@ def jsonbs(values: Iterable[object]) -> JsonbArray:
 
 def texts(values: Iterable[str]) -> TextArray:
     """Return the values as a text[]."""
-    encoded = [value.encode() for value in values]
-    parts = [len(text).to_bytes(4) + text for text in encoded]
-    return TextArray(_head(_TEXT, len(parts)) + b"".join(parts))
+    values = list(values)
+    # Nearly all of a fire's names are the same.
+    known = {value: _text(value.encode()) for value in set(values)}
+    return TextArray(
+        _head(_TEXT, len(values)) + b"".join([known[value] for value in values])
+    )
 
 
 def uuids(values: Sequence[uuid.UUID]) -> UuidArray:
     """Return the values as a uuid[]."""
-    parts = [b"\0\0\0\x10" + value.bytes for value in values]
+    # With a leading 16, for its length, an id is one number of 20 bytes.
+    parts = [(_SIXTEEN | value.int).to_bytes(20) for value in values]
     return UuidArray(_head(_UUID, len(parts)) + b"".join(parts))
 
 
@@ -123,6 +128,10 @@ def _head(element: int, count: int, *, nulls: bool = False) -> bytes:
     if not count:
         return _HEAD.pack(0, 0, element, 0, 0)[:12]
     return _HEAD.pack(1, nulls, element, count, 1)
+
+
+def _text(encoded: bytes) -> bytes:
+    return len(encoded).to_bytes(4) + encoded
 
 
 @lru_cache(maxsize=2048)

@@ -1,12 +1,13 @@
 """What the fenced statements have in common: guards, tags, next due instants."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
+from apps.runtime.arrays import int8s, uuids
 from apps.scheduler.cache import Entry
 from apps.scheduler.store import Term
 from chrono.rules import fairness
@@ -76,22 +77,34 @@ class Tags:
 
     def draw(self, tenant: int, now: Millis, queue: str, priority: int) -> int:
         """Return a tenant's next tag in a queue."""
-        key = (tenant, queue, priority)
-        weight = self._weights.get(tenant, 1.0) if self._weights else 1.0
-        head = self._heads.get((queue, priority)) if self._heads else None
-        tag = fairness.tag(now, self._last.get(key, 0), weight, head=head)
-        self._last[key] = tag
+        [tag] = self.draw_all([(tenant, queue, priority)], now)
         return tag
+
+    def draw_all(self, asked: Sequence[tuple[int, str, int]], now: Millis) -> list[int]:
+        """Return the next tag of each tenant in a queue, with a priority, in turn."""
+        tags = {}
+        for key, count in Counter(asked).items():
+            tenant, queue, priority = key
+            found = fairness.tags(
+                now,
+                self._last.get(key, 0),
+                self._weights.get(tenant, 1.0),
+                count,
+                head=self._heads.get((queue, priority)),
+            )
+            self._last[key] = found[-1]
+            tags[key] = iter(found)
+        return [next(tags[key]) for key in asked]
 
 
 def guards(terms: Iterable[Term]) -> dict[str, Any]:
     """Return the parameters by which a statement asks whether partitions are held."""
     ordered = sorted(terms, key=lambda term: term.part)
     return {
-        "parts": [term.part for term in ordered],
-        "fences": [term.fence for term in ordered],
-        "terms": [term.term for term in ordered],
-        "epochs": [term.epoch for term in ordered],
+        "parts": int8s([term.part for term in ordered]),
+        "fences": int8s([term.fence for term in ordered]),
+        "terms": uuids([term.term for term in ordered]),
+        "epochs": int8s([term.epoch for term in ordered]),
     }
 
 

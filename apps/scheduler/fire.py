@@ -44,9 +44,9 @@ MOVED: Final = -1
 OF_SCHEDULE = (TimerKind.SCHEDULE, TimerKind.LATE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Decision:
-    """What to do with one due entry."""
+    """What to do with one due entry. One that is frozen takes twice as long to make."""
 
     following: Millis | None
     """The occurrence to plan next, None where there is none to plan."""
@@ -116,7 +116,8 @@ class Gun:
             next_due(entry, decision.following, moment.now)
             for entry, decision in zip(entries, decisions, strict=True)
         ]
-        batch = self._batch(entries, decisions, next_dues, held, moment)
+        gates = self._gates(decided)
+        batch = self._batch(entries, decisions, next_dues, gates, held, moment)
         try:
             firing = self._send(bucket, batch)
         except psycopg.errors.UndefinedTable:
@@ -129,7 +130,7 @@ class Gun:
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             self._fire_halves(bucket, entries, moment, fired, error)
             return
-        self._conclude(entries, decisions, next_dues, firing, moment, fired)
+        self._conclude(decided, next_dues, gates, firing, moment, fired)
 
     def _send(self, bucket: str, batch: dict[str, Any]) -> store.Firing:
         """Have the database fire a batch, row by row where it has to be."""
@@ -163,22 +164,21 @@ class Gun:
                 for entry, one in decided
             ]
         late = {entry.job_id for entry in entries if entry.kind == TimerKind.LATE}
-        places = self._places.find(
-            [
-                entry
-                for entry, decision in decided
-                if needs_place(entry, decision, beside_late=entry.job_id in late)
-            ],
-            now,
-        )
-        return self._hold(
-            [
+        asking = [
+            entry
+            for entry, decision in decided
+            if (entry.definition.check is Check.SLOTS or late)
+            and needs_place(entry, decision, beside_late=entry.job_id in late)
+        ]
+        if asking:
+            places = self._places.find(asking, now)
+            decided = [
                 (entry, settle_place(decision, places[entry.key]))
                 if entry.key in places
                 else (entry, decision)
                 for entry, decision in decided
             ]
-        )
+        return self._hold(decided)
 
     def _fire_apart(
         self, bucket: str, entries: list[Entry], moment: Moment, fired: Fired
@@ -217,16 +217,11 @@ class Gun:
         entries: list[Entry],
         decisions: list[Decision],
         next_dues: list[Millis],
+        gates: Mapping[int, tuple[str, int, str]],
         held: Mapping[int, Term],
         moment: Moment,
     ) -> dict[str, Any]:
         """Return the parameters of ``fire_if_held``: guards and parallel arrays."""
-        shares = self._cache.shares
-        gated = [
-            (n, *gate)
-            for n, (e, d) in enumerate(zip(entries, decisions, strict=True))
-            if d.skip is None and (gate := gate_of(e, d, shares)) is not None
-        ]
         priorities = [
             Priority.BULK if d.gate is Reason.CATCH_UP else e.definition.priority
             for e, d in zip(entries, decisions, strict=True)
@@ -246,10 +241,13 @@ class Gun:
             "queue": texts([e.definition.queue for e in entries]),
             "priority": int8s(priorities),
             "tag": int8s(
-                [
-                    self._tags.draw(e.tenant, moment.now, e.definition.queue, priority)
-                    for e, priority in zip(entries, priorities, strict=True)
-                ]
+                self._tags.draw_all(
+                    [
+                        (e.tenant, e.definition.queue, priority)
+                        for e, priority in zip(entries, priorities, strict=True)
+                    ],
+                    moment.now,
+                )
             ),
             "fence": int8s([held[e.part].fence for e in entries]),
             "skip": int8s([d.skip or 0 for d in decisions]),
@@ -261,27 +259,38 @@ class Gun:
             ),
             "next_for": int8s([d.following or 0 for d in decisions]),
             "next_due": int8s(next_dues),
-            "gated_n": [n for n, _, _, _ in gated],
-            "gate": [key for _, key, _, _ in gated],
-            "gate_reason": [reason for _, _, reason, _ in gated],
-            "gates_left": [left for _, _, _, left in gated],
+            "gated_n": list(gates),
+            "gate": [key for key, _, _ in gates.values()],
+            "gate_reason": [reason for _, reason, _ in gates.values()],
+            "gates_left": [left for _, _, left in gates.values()],
             "slot_n": [n for n, d in enumerate(decisions) if d.slot],
             "now": moment.override,
             "slice": moment.slice,
             "horizon": moment.horizon,
         }
 
+    def _gates(
+        self, decided: list[tuple[Entry, Decision]]
+    ) -> dict[int, tuple[str, int, str]]:
+        """Return the gates of those whose runs have to wait, by position."""
+        shares = self._cache.shares
+        return {
+            n: gate
+            for n, (entry, decision) in enumerate(decided)
+            if decision.skip is None
+            and (gate := gate_of(entry, decision, shares)) is not None
+        }
+
     def _conclude(
         self,
-        entries: list[Entry],
-        decisions: list[Decision],
+        decided: list[tuple[Entry, Decision]],
         next_dues: list[Millis],
+        gates: Mapping[int, tuple[str, int, str]],
         firing: store.Firing,
         moment: Moment,
         fired: Fired,
     ) -> None:
-        shares = self._cache.shares
-        for n, (entry, decision) in enumerate(zip(entries, decisions, strict=True)):
+        for n, (entry, decision) in enumerate(decided):
             if entry.part not in firing.held:
                 self._cache.put_back(entry, at=entry.due)
                 fired.stale.add(entry.part)
@@ -291,7 +300,7 @@ class Gun:
                 self._not_found(entry, moment)
                 continue
             self._cache.forget(entry)
-            if verdict == 0 and gate_of(entry, decision, shares) is not None:
+            if verdict == 0 and n in gates:
                 fired.waiting = True
             elif verdict == 0:
                 fired.readied += 1
@@ -343,7 +352,7 @@ def gate_of(
     if decision.gate is not None:
         return decision.gate.label, int(decision.gate), ""
     gates: tuple[Gate, ...] = () if decision.held is None else (decision.held,)
-    share = shares.get(entry.tenant)
+    share = shares.get(entry.tenant) if shares else None
     if entry.definition.limited or share is not None:
         policy = entry.definition.policy
         gates += limits_of(policy, tenant=entry.tenant, job=entry.job_id, share=share)
@@ -358,12 +367,17 @@ def is_missed(entry: Entry, now: Millis) -> bool:
     What is counted from the end of a run is late, but nothing was missed. A single
     instant that lay back when its job was made is due since then.
     """
-    schedule = entry.definition.schedule
-    if entry.kind != TimerKind.SCHEDULE or isinstance(schedule, FixedDelay):
+    definition = entry.definition
+    if (
+        entry.scheduled_for > missed_until(now, definition.offset)
+        or entry.kind != TimerKind.SCHEDULE
+    ):
+        return False  # So is nearly every one. Nothing is due before its instant.
+    if isinstance(definition.schedule, FixedDelay):
         return False
-    if isinstance(schedule, Once):
-        return entry.due <= missed_until(now, 0)
-    return entry.scheduled_for <= missed_until(now, entry.definition.offset)
+    return not isinstance(definition.schedule, Once) or (
+        entry.due <= missed_until(now, 0)
+    )
 
 
 def decide(entry: Entry, now: Millis) -> Decision:
@@ -371,13 +385,12 @@ def decide(entry: Entry, now: Millis) -> Decision:
 
     Of a paused job every retry is held back here, that of a manual run too.
     """
+    if entry.kind == TimerKind.SCHEDULE:
+        schedule = entry.definition.schedule
+        if isinstance(schedule, FixedDelay):
+            return _decide_delay(entry, schedule, now)
+        return _decide_occurrence(entry, next_after(schedule, entry.scheduled_for), now)
     match TimerKind(entry.kind):
-        case TimerKind.SCHEDULE if isinstance(entry.definition.schedule, FixedDelay):
-            return _decide_delay(entry, entry.definition.schedule, now)
-        case TimerKind.SCHEDULE:
-            return _decide_occurrence(
-                entry, next_after(entry.definition.schedule, entry.scheduled_for), now
-            )
         case TimerKind.LATE if entry.job_deleted:
             return Decision(following=None, skip=Reason.ENDED)
         case TimerKind.LATE if entry.job_paused:

@@ -36,7 +36,24 @@ def tag(
     greater. A tenant of weight 2 advances half as fast as one of weight 1, and so
     gets twice the share.
     """
+    return tags(now, last, weight, 1, cost, head)[0]
+
+
+def tags(
+    now: Millis,
+    last: int,
+    weight: float,
+    count: int,
+    cost: float = 1.0,
+    head: int | None = None,
+) -> range:
+    """Return the fair tags of a tenant's next so many runs, as :func:`tag` one by one.
+
+    Of runs that are made at once only the first can be behind where the queue stands.
+    """
     if not weight > 0:
         raise BadValue("A weight is greater than 0.", field="weight")
     start = now * 1000 if head is None else min(now * 1000, head)
-    return max(start, last) + max(1, round(cost * 1000 / weight))
+    step = max(1, round(cost * 1000 / weight))
+    first = max(start, last) + step
+    return range(first, first + count * step, step)

@@ -23,6 +23,7 @@ from chrono.rules.instants import DAY, Millis
 _pack = Struct(">16sQI").pack
 _new = object.__new__
 _set = object.__setattr__
+_UNKNOWN = SafeUUID.unknown
 _LOW_62 = (1 << 62) - 1
 _HASH_62 = _LOW_62 - 1
 _FIXED = 8 << 76 | 2 << 62
@@ -85,5 +86,5 @@ def _uuid(value: int) -> UUID:
     # UUID(int=...) checks what cannot be wrong here and costs three times as much.
     made = _new(UUID)
     _set(made, "int", value)
-    _set(made, "is_safe", SafeUUID.unknown)
+    _set(made, "is_safe", _UNKNOWN)
     return made

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chrono.rules.errors import BadValue
-from chrono.rules.fairness import tag
+from chrono.rules.fairness import tag, tags
 
 moments = st.integers(0, 10**13)
 weights = st.floats(0.1, 10)
@@ -68,3 +68,11 @@ def test_one_run_goes_next_however_slow_the_queue_moves():
 def test_a_weight_of_nothing_is_refused(weight):
     with pytest.raises(BadValue):
         tag(0, 0, weight)
+
+
+@given(moments, st.integers(0, 10**16), weights, st.integers(1, 20))
+def test_tags_drawn_together_are_those_drawn_one_by_one(now, last, weight, count):
+    one_by_one = []
+    for _ in range(count):
+        one_by_one.append(tag(now, (one_by_one or [last])[-1], weight))
+    assert list(tags(now, last, weight, count)) == one_by_one
