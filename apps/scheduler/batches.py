@@ -36,6 +36,7 @@ class Fired:
 
     readied: int = 0
     queues: set[str] = field(default_factory=set)
+    """In which runs became ready that nobody was told of yet."""
     waiting: bool = False
     """Whether runs were put behind a gate."""
     stale: set[int] = field(default_factory=set)

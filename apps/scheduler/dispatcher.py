@@ -13,7 +13,7 @@ from apps.runtime.sessions import Connection
 from apps.scheduler import store
 from apps.scheduler.batches import BUSY, Fired, Moment, Tags
 from apps.scheduler.cache import Cache
-from apps.scheduler.fire import Gun, is_missed
+from apps.scheduler.fire import Gun, Tell, is_missed
 from apps.scheduler.gates import Gatekeeper, Gates
 from apps.scheduler.lane import Lane
 from apps.scheduler.load import Loader
@@ -40,6 +40,7 @@ class Step:
     held: bool = False
     """Whether runs were put behind gates by which another process lets in."""
     queues: set[str] = field(default_factory=set)
+    """In which runs became ready that nobody was told of yet."""
     wait: Millis = 0
 
 
@@ -52,6 +53,7 @@ class Dispatcher:
         clock: Clock,
         *,
         progress: Callable[[], None] = lambda: None,
+        tell: Tell = lambda _: None,
         catchup_rate: float = CATCHUP_RATE,
     ) -> None:
         self._clock = clock
@@ -62,7 +64,7 @@ class Dispatcher:
         self._tags = tags = Tags()
         self._gates = Gates(conn)
         self._gatekeeper = Gatekeeper(conn, self.cache, self._gates)
-        self._gun = Gun(conn, self.cache, tags, self._gates.hold)
+        self._gun = Gun(conn, self.cache, tags, self._gates.hold, tell)
         self._misser = Misser(conn, self.cache, tags)
         self._lane = Lane(conn, self.cache, self._loader, rate=catchup_rate)
         self._lost: list[Term] = []

@@ -64,16 +64,21 @@ type Hold = Callable[[Sequence[tuple[Entry, Decision]]], list[tuple[Entry, Decis
 """Has decisions held whose run may go by its job, but whose gate is shut."""
 
 
+type Tell = Callable[[set[str]], None]
+"""Says that runs became ready in these queues."""
+
+
 class Gun:
     """Fires due entries that are not missed."""
 
     def __init__(
-        self, conn: Connection, cache: Cache, tags: Tags, hold: Hold = list
+        self, conn: Connection, cache: Cache, tags: Tags, hold: Hold, tell: Tell
     ) -> None:
         self._conn = conn
         self._cache = cache
         self._tags = tags
         self._hold = hold
+        self._tell = tell
         self._places = Places(conn)
 
     def fire(
@@ -90,10 +95,18 @@ class Gun:
         except BUSY:
             self._put_off(due, moment)
             return fired
-        for bucket, waiting in by_bucket(due).items():
-            for start in range(0, len(waiting), BATCH):
-                self._fire(bucket, waiting[start : start + BATCH], moment, fired)
-                progress()
+        pieces = [
+            (bucket, waiting[start : start + BATCH])
+            for bucket, waiting in by_bucket(due).items()
+            for start in range(0, len(waiting), BATCH)
+        ]
+        for n, (bucket, piece) in enumerate(pieces, 1):
+            self._fire(bucket, piece, moment, fired)
+            if fired.queues and n < len(pieces):
+                # Workers begin while the rest is fired.
+                self._tell(fired.queues)
+                fired.queues = set()
+            progress()
         return fired
 
     def _fire(

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import queue
+from functools import partial
 
 import psycopg
 
@@ -93,7 +94,11 @@ class Scheduler:
             if self.waiter.stopping.is_set():
                 return
             dispatcher = Dispatcher(
-                hot, clock, progress=self._firing.beat, catchup_rate=self._rate
+                hot,
+                clock,
+                progress=self._firing.beat,
+                tell=partial(voice.say, notify.READY),
+                catchup_rate=self._rate,
             )
             upkeep = Upkeep(
                 lambda: connect_upkeep(self._url, name="chrono upkeep"),

@@ -1,0 +1,113 @@
+"""Many timers of one instant: more than one batch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from apps.scheduler import fire, store
+from tests.scheduler.conftest import NOON, Leader
+
+SECOND = 1_000
+HERD = 17
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let five timers be a batch."""
+    monkeypatch.setattr(fire, "BATCH", 5)
+
+
+def herd(leader: Leader, **fields: str) -> list[object]:
+    return [
+        leader.create(f"of the herd {n}", interval="10s", **fields) for n in range(HERD)
+    ]
+
+
+def test_every_one_of_a_herd_fires_once_and_is_planned_again(leader: Leader) -> None:
+    jobs = herd(leader)
+    leader.run_to(NOON + 10 * SECOND)
+    assert leader.count("chrono_ready") == HERD
+    assert leader.succeed() == HERD
+    leader.run_to(NOON + 20 * SECOND)
+    assert leader.count("chrono_ready") == HERD
+    assert leader.count("chrono_occurrence") == 2 * HERD
+    assert leader.count("chrono_timer") == len(jobs)
+
+
+def test_workers_are_told_while_the_rest_is_fired(leader: Leader, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as other:
+
+        def tell(queues: set[str]) -> None:
+            [(ready,)] = other.execute("SELECT count(*) FROM chrono_ready").fetchall()
+            told.append((queues, ready))
+
+        told: list[tuple[set[str], int]] = []
+        leader.begin_anew(tell=tell)
+        herd(leader)
+        leader.run_to(NOON + 9 * SECOND)
+        leader.clock.moment = NOON + 10 * SECOND
+        step = leader.dispatcher.step()
+    assert [queues for queues, _ in told] == [{"default"}] * 3
+    assert 5 <= told[0][1] < HERD
+    # Of the last ones the step tells.
+    assert (step.readied, step.queues) == (HERD, {"default"})
+
+
+def test_a_batch_that_meets_a_lock_keeps_no_other_from_firing(
+    leader: Leader, dsn: str
+) -> None:
+    jobs = herd(leader)
+    leader.run_to(NOON + 9 * SECOND)
+    [(part,)] = leader.conn.execute(
+        "SELECT part FROM chrono_job WHERE id = %s", [jobs[0]]
+    ).fetchall()
+    leader.conn.execute("SET lock_timeout = '20ms'")
+    with psycopg.connect(dsn) as other:
+        other.execute("SELECT FROM chrono_partition WHERE id = %s FOR UPDATE", [part])
+        leader.clock.moment = NOON + 10 * SECOND
+        leader.dispatcher.step()
+        [(theirs,)] = other.execute(
+            "SELECT count(*) FROM chrono_job WHERE part = %s", [part]
+        ).fetchall()
+        assert leader.count("chrono_ready") == HERD - theirs
+    leader.run_to(NOON + 12 * SECOND)
+    assert leader.count("chrono_ready") == HERD
+
+
+def test_a_session_that_ends_in_mid_herd_is_told_once_and_nothing_is_half_done(
+    leader: Leader, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = leader.conn.info.backend_pid
+
+    def end_session() -> None:
+        if len(sent) == 2:
+            with psycopg.connect(dsn, autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+
+    sent = watch(monkeypatch, end_session)
+    herd(leader)
+    leader.run_to(NOON + 9 * SECOND)
+    leader.clock.moment = NOON + 10 * SECOND
+    with pytest.raises(psycopg.OperationalError):
+        leader.dispatcher.step()
+    with psycopg.connect(dsn) as other:
+        [(ready, decided)] = other.execute(
+            "SELECT (SELECT count(*) FROM chrono_ready), "
+            "(SELECT count(*) FROM chrono_occurrence)"
+        ).fetchall()
+    assert ready == decided == 10
+
+
+def watch[T](monkeypatch: pytest.MonkeyPatch, look: Callable[[], T]) -> list[T]:
+    """Return what ``look`` will have returned before each statement that fires."""
+    seen: list[T] = []
+    send = store.fire_undecided
+
+    def watched(*args: Any, **options: Any) -> store.Firing:
+        seen.append(look())
+        return send(*args, **options)
+
+    monkeypatch.setattr(store, "fire_undecided", watched)
+    return seen
