@@ -1,7 +1,8 @@
 """The leader's work on the partitions it holds: look, load, fire, catch up, let in.
 
-One session, one thread: a read is applied before the next statement is sent, so nothing
-is ever in flight over an edit and its delta.
+One session: a read is applied before the next statement is sent, so nothing is ever in
+flight over an edit and its delta. Only of a herd one batch is aimed while the server
+fires the one before; nothing is read meanwhile.
 """
 
 import logging
@@ -64,7 +65,7 @@ class Dispatcher:
         self._tags = tags = Tags()
         self._gates = Gates(conn)
         self._gatekeeper = Gatekeeper(conn, self.cache, self._gates)
-        self._gun = Gun(conn, self.cache, tags, self._gates.hold, tell)
+        self._gun = Gun(conn, self.cache, tags, self._gates, tell)
         self._misser = Misser(conn, self.cache, tags)
         self._lane = Lane(conn, self.cache, self._loader, rate=catchup_rate)
         self._lost: list[Term] = []

@@ -3,8 +3,11 @@
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import partial
+from threading import Event
+from typing import Any, Final, Protocol
 
 import psycopg
 
@@ -60,26 +63,66 @@ class Decision:
     """The shut gate of many jobs behind which a run waits that may go by its own."""
 
 
-type Hold = Callable[[Sequence[tuple[Entry, Decision]]], list[tuple[Entry, Decision]]]
-"""Has decisions held whose run may go by its job, but whose gate is shut."""
+class Holds(Protocol):
+    """Knows which gates of many jobs are shut."""
+
+    @property
+    def any_shut(self) -> bool:
+        """Whether any is."""
+        ...
+
+    def hold(
+        self, decided: Sequence[tuple[Entry, Decision]]
+    ) -> list[tuple[Entry, Decision]]:
+        """Have decisions held whose run may go by its job, but whose gate is shut.
+
+        Asks the database where any is shut.
+        """
+        ...
 
 
 type Tell = Callable[[set[str]], None]
 """Says that runs became ready in these queues."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shot:
+    """Entries of one bucket that were decided, and the statement's parameters."""
+
+    bucket: str
+    decided: list[tuple[Entry, Decision]]
+    next_dues: list[Millis]
+    gates: Mapping[int, tuple[str, int, str]]
+    """Behind which gates runs have to wait, by position."""
+    batch: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    """A shot that was sent, and what will have come of it."""
+
+    shot: Shot
+    firing: Future[store.Firing]
+
+
 class Gun:
-    """Fires due entries that are not missed."""
+    """Fires due entries that are not missed.
+
+    Of many entries one batch is aimed while the server fires the one before, which
+    another thread waits for. Nothing else uses the session meanwhile.
+    """
 
     def __init__(
-        self, conn: Connection, cache: Cache, tags: Tags, hold: Hold, tell: Tell
+        self, conn: Connection, cache: Cache, tags: Tags, holds: Holds, tell: Tell
     ) -> None:
         self._conn = conn
         self._cache = cache
         self._tags = tags
-        self._hold = hold
+        self._holds = holds
         self._tell = tell
         self._places = Places(conn)
+        self._hand: ThreadPoolExecutor | None = None
+        self._flight: Flight | None = None
 
     def fire(
         self, entries: Iterable[Entry], moment: Moment, progress: Callable[[], None]
@@ -100,58 +143,137 @@ class Gun:
             for bucket, waiting in by_bucket(due).items()
             for start in range(0, len(waiting), BATCH)
         ]
-        for n, (bucket, piece) in enumerate(pieces, 1):
-            self._fire(bucket, piece, moment, fired)
-            if fired.queues and n < len(pieces):
-                # Workers begin while the rest is fired.
+        if len(pieces) < 2:
+            for bucket, piece in pieces:
+                self._fire(bucket, piece, moment, fired)
+                progress()
+            return fired
+        try:
+            self._fire_on(pieces, moment, fired, progress)
+        finally:
+            if self._flight is not None:  # Something else failed: nobody waits for it.
+                wait([self._flight.firing])
+                self._flight = None
+        return fired
+
+    def _fire_on(
+        self,
+        pieces: list[tuple[str, list[Entry]]],
+        moment: Moment,
+        fired: Fired,
+        progress: Callable[[], None],
+    ) -> None:
+        """Fire one piece after the other, each aimed while the one before is fired."""
+        for bucket, piece in pieces:
+            shot = self._aim(bucket, piece, moment, fired)
+            landed = self._land(moment, fired)
+            if shot is not None:
+                self._launch(shot)
+            for before, firing in landed:
+                self._conclude(before, firing, moment, fired)
+            if fired.queues:  # Workers begin while the rest is fired.
                 self._tell(fired.queues)
                 fired.queues = set()
             progress()
-        return fired
+        self._settle(moment, fired)
+        progress()
+
+    def _launch(self, shot: Shot) -> None:
+        """Have another thread send a shot; return once it is about to."""
+        if self._hand is None:
+            self._hand = ThreadPoolExecutor(1, thread_name_prefix="chrono fire")
+        begun = Event()
+
+        def send() -> store.Firing:
+            begun.set()
+            return self._send(shot)
+
+        firing = self._hand.submit(send)
+        # Else it would wait for its turn while this one computes, for up to 5 ms.
+        begun.wait()
+        self._flight = Flight(shot=shot, firing=firing)
+
+    def _land(self, moment: Moment, fired: Fired) -> list[tuple[Shot, store.Firing]]:
+        """Wait for what was sent last; return it, if it is still to be concluded."""
+        flight, self._flight = self._flight, None
+        if flight is None:
+            return []
+        firing = self._result(flight.shot, flight.firing.result, moment, fired)
+        return [] if firing is None else [(flight.shot, firing)]
+
+    def _settle(self, moment: Moment, fired: Fired) -> None:
+        """Wait for what was sent last and conclude it."""
+        for shot, firing in self._land(moment, fired):
+            self._conclude(shot, firing, moment, fired)
 
     def _fire(
         self, bucket: str, entries: list[Entry], moment: Moment, fired: Fired
     ) -> None:
+        shot = self._aim(bucket, entries, moment, fired)
+        if shot is None:
+            return
+        firing = self._result(shot, partial(self._send, shot), moment, fired)
+        if firing is not None:
+            self._conclude(shot, firing, moment, fired)
+
+    def _aim(
+        self, bucket: str, entries: list[Entry], moment: Moment, fired: Fired
+    ) -> Shot | None:
+        """Decide entries and return what is to be sent, None where there is nothing."""
         held = {p: h.term for p, h in self._cache.held.items()}
         entries = [e for e in entries if e.part in held]
         if not entries:
-            return
+            return None
         try:
-            decided = self._decide(entries, moment.now)
+            decided = self._decide(entries, moment, fired)
         except BUSY:
             self._put_off(entries, moment)
-            return
+            return None
         if not decided:
-            return
-        entries = [entry for entry, _ in decided]
-        decisions = [decision for _, decision in decided]
+            return None
         next_dues = [
             next_due(entry, decision.following, moment.now)
-            for entry, decision in zip(entries, decisions, strict=True)
+            for entry, decision in decided
         ]
         gates = self._gates(decided)
-        batch = self._batch(entries, decisions, next_dues, gates, held, moment)
+        batch = self._batch(decided, next_dues, gates, held, moment)
+        return Shot(
+            bucket=bucket,
+            decided=decided,
+            next_dues=next_dues,
+            gates=gates,
+            batch=batch,
+        )
+
+    def _result(
+        self,
+        shot: Shot,
+        result: Callable[[], store.Firing],
+        moment: Moment,
+        fired: Fired,
+    ) -> store.Firing | None:
+        """Return what came of a shot; None where it failed and that was dealt with."""
+        entries = [entry for entry, _ in shot.decided]
         try:
-            firing = self._send(bucket, batch)
+            return result()
         except psycopg.errors.UndefinedTable:
             for entry in entries:  # The bucket was dropped: the next look tells.
                 self._cache.forget(entry)
-            return
         except BUSY:
-            self._fire_apart(bucket, entries, moment, fired)
-            return
+            self._fire_apart(shot.bucket, entries, moment, fired)
         except (psycopg.DataError, psycopg.IntegrityError) as error:
-            self._fire_halves(bucket, entries, moment, fired, error)
-            return
-        self._conclude(decided, next_dues, gates, firing, moment, fired)
+            self._fire_halves(shot.bucket, entries, moment, fired, error)
+        return None
 
-    def _send(self, bucket: str, batch: dict[str, Any]) -> store.Firing:
-        """Have the database fire a batch, row by row where it has to be."""
+    def _send(self, shot: Shot) -> store.Firing:
+        """Have the database fire a shot, row by row where it has to be."""
         try:
-            return store.fire_undecided(self._conn, bucket=bucket, batch=batch)
+            return store.fire_undecided(
+                self._conn, bucket=shot.bucket, batch=shot.batch
+            )
         except psycopg.errors.UniqueViolation:
             # Somebody decided an instant of it before, or planned the next one.
-            return store.fire_if_held(self._conn, bucket=bucket, batch=batch)
+            return store.fire_if_held(self._conn, bucket=shot.bucket, batch=shot.batch)
 
     def _put_off(self, entries: list[Entry], moment: Moment) -> None:
         """Upkeep has a table that was to be asked: it gives it back in no time."""
@@ -159,9 +281,13 @@ class Gun:
             self._cache.put_back(entry, at=moment.now + REST // 10)
 
     def _decide(
-        self, entries: list[Entry], now: Millis
+        self, entries: list[Entry], moment: Moment, fired: Fired
     ) -> list[tuple[Entry, Decision]]:
-        """Return what to do with entries; one that can't be decided waits a minute."""
+        """Return what to do with entries; one that can't be decided waits a minute.
+
+        What is asked of the database for it is asked after all that was sent before.
+        """
+        now = moment.now
         decided: list[tuple[Entry, Decision]] = []
         for entry in entries:
             try:
@@ -171,6 +297,8 @@ class Gun:
                 log.exception("job %s can't be decided", entry.job_id)
                 self._cache.put_back(entry, at=now + 60 * REST)
         retries = [e for e, decision in decided if decision.gate is Reason.PAUSED]
+        if retries:
+            self._settle(moment, fired)
         if manual := self._places.of_people(retries):
             decided = [
                 (entry, replace(one, gate=None) if entry.run_id in manual else one)
@@ -184,6 +312,7 @@ class Gun:
             and needs_place(entry, decision, beside_late=entry.job_id in late)
         ]
         if asking:
+            self._settle(moment, fired)
             places = self._places.find(asking, now)
             decided = [
                 (entry, settle_place(decision, places[entry.key]))
@@ -191,7 +320,10 @@ class Gun:
                 else (entry, decision)
                 for entry, decision in decided
             ]
-        return self._hold(decided)
+        if not self._holds.any_shut:
+            return decided
+        self._settle(moment, fired)
+        return self._holds.hold(decided)
 
     def _fire_apart(
         self, bucket: str, entries: list[Entry], moment: Moment, fired: Fired
@@ -227,14 +359,15 @@ class Gun:
 
     def _batch(
         self,
-        entries: list[Entry],
-        decisions: list[Decision],
+        decided: list[tuple[Entry, Decision]],
         next_dues: list[Millis],
         gates: Mapping[int, tuple[str, int, str]],
         held: Mapping[int, Term],
         moment: Moment,
     ) -> dict[str, Any]:
         """Return the parameters of ``fire_if_held``: guards and parallel arrays."""
+        entries = [entry for entry, _ in decided]
+        decisions = [decision for _, decision in decided]
         priorities = [
             Priority.BULK if d.gate is Reason.CATCH_UP else e.definition.priority
             for e, d in zip(entries, decisions, strict=True)
@@ -295,15 +428,9 @@ class Gun:
         }
 
     def _conclude(
-        self,
-        decided: list[tuple[Entry, Decision]],
-        next_dues: list[Millis],
-        gates: Mapping[int, tuple[str, int, str]],
-        firing: store.Firing,
-        moment: Moment,
-        fired: Fired,
+        self, shot: Shot, firing: store.Firing, moment: Moment, fired: Fired
     ) -> None:
-        for n, (entry, decision) in enumerate(decided):
+        for n, (entry, decision) in enumerate(shot.decided):
             if entry.part not in firing.held:
                 self._cache.put_back(entry, at=entry.due)
                 fired.stale.add(entry.part)
@@ -313,13 +440,15 @@ class Gun:
                 self._not_found(entry, moment)
                 continue
             self._cache.forget(entry)
-            if verdict == 0 and n in gates:
+            if verdict == 0 and n in shot.gates:
                 fired.waiting = True
             elif verdict == 0:
                 fired.readied += 1
                 fired.queues.add(entry.definition.queue)
             if decision.following is not None:
-                self._plan(entry, decision.following, next_dues[n], verdict, moment)
+                self._plan(
+                    entry, decision.following, shot.next_dues[n], verdict, moment
+                )
 
     def _not_found(self, entry: Entry, moment: Moment) -> None:
         """Not due by the database's clock yet, or moved by somebody else."""

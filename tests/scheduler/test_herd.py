@@ -1,11 +1,14 @@
-"""Many timers of one instant: more than one batch."""
+"""Many timers of one instant: one batch is aimed while the one before is fired."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
+from apps.jobs.commands import change_job
+from apps.jobs.definition import parse_definition
 from apps.scheduler import fire, store
 from tests.scheduler.conftest import NOON, Leader
 
@@ -36,6 +39,16 @@ def test_every_one_of_a_herd_fires_once_and_is_planned_again(leader: Leader) -> 
     assert leader.count("chrono_timer") == len(jobs)
 
 
+def test_another_thread_sends_all_that_is_more_than_a_batch(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    senders = watch(monkeypatch, threading.current_thread)
+    herd(leader)
+    leader.run_to(NOON + 10 * SECOND)
+    assert len(senders) == 4
+    assert threading.current_thread() not in senders
+
+
 def test_workers_are_told_while_the_rest_is_fired(leader: Leader, dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as other:
 
@@ -53,6 +66,39 @@ def test_workers_are_told_while_the_rest_is_fired(leader: Leader, dsn: str) -> N
     assert 5 <= told[0][1] < HERD
     # Of the last ones the step tells.
     assert (step.readied, step.queues) == (HERD, {"default"})
+
+
+def test_what_is_asked_for_a_batch_sees_what_was_sent_before(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ask = threading.Event(), store.list_live
+
+    def told(*args: Any, **options: Any) -> Any:
+        asked.set()
+        return ask(*args, **options)
+
+    def hesitate() -> None:
+        # Whoever would ask too soon gets the chance.
+        asked.clear()
+        asked.wait(0.1)
+
+    monkeypatch.setattr(store, "list_live", told)
+    sent = watch(monkeypatch, hesitate)
+    # An edit leaves twelve instants to be run, and two runs of the job may be live.
+    fields = {
+        "key": "bounded",
+        "interval": "1s",
+        "max_concurrent_runs": 2,
+        "starts_at": "2027-03-01T12:00:01Z",
+        "target": {"kind": "task", "name": "nothing"},
+    }
+    job = leader.create(**fields)
+    leader.clock.moment = NOON + 12 * SECOND
+    edited = parse_definition({**fields, "interval": "1h"})
+    change_job(job, edited, now=leader.clock.moment)
+    leader.step()
+    assert leader.fired(job) == [NOON + SECOND, NOON + 2 * SECOND]
+    assert len(sent) == 3
 
 
 def test_a_batch_that_meets_a_lock_keeps_no_other_from_firing(
