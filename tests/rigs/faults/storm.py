@@ -179,14 +179,16 @@ def allowed(seconds: float) -> int:
 
 
 def judge_spread(field: Field) -> str:
-    """Return how evenly retries were spread, as Kolmogorov and Smirnov measure it."""
+    """Return how evenly retries were spread, as Kolmogorov and Smirnov measure it.
+
+    By when they were due: jobs that are made meanwhile keep some from starting then.
+    """
     rows = field.conn.execute(
         """
-        SELECT extract(epoch FROM b.started_at - a.started_at)::float8
-        FROM chrono_attempt a JOIN chrono_attempt b ON b.run_id = a.run_id
-        JOIN chrono_occurrence o ON o.run_id = a.run_id
-        JOIN chrono_job j ON j.id = o.job_id
-        WHERE a.attempt = 1 AND b.attempt = 2 AND starts_with(j.key, %s)
+        SELECT extract(epoch FROM r.due_at - a.finished_at)::float8
+        FROM chrono_attempt a JOIN chrono_run r ON r.id = a.run_id
+        JOIN chrono_job j ON j.id = r.job_id
+        WHERE a.attempt = 1 AND r.attempt = 2 AND starts_with(j.key, %s)
         """,
         [spread_of(field)],
     ).fetchall()
