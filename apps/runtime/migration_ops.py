@@ -23,6 +23,17 @@ def run_sql_file(
     )
 
 
+def index_beside_writes(*, table: str, name: str, on: str) -> list[migrations.RunSQL]:
+    """Return what makes an index while others write; the migration is not atomic.
+
+    One that was broken off is left invalid, and made anew. ``on`` is the columns in
+    parentheses and the condition, if there is one.
+    """
+    drop = f"DROP INDEX CONCURRENTLY IF EXISTS {name}"
+    make = f"CREATE INDEX CONCURRENTLY {name} ON {table} {on}"
+    return [migrations.RunSQL(drop, drop), migrations.RunSQL(make, drop)]
+
+
 def index_leaves(*, table: str, name: str, on: str) -> migrations.RunPython:
     """Return the operation that gives a partitioned table an index, leaf by leaf.
 

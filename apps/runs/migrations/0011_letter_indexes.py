@@ -1,11 +1,6 @@
 from django.db import migrations
 
-
-def made_beside_writes(name: str, on: str) -> list[migrations.RunSQL]:
-    """Return what makes an index anew: one that was broken off is left invalid."""
-    drop = f"DROP INDEX CONCURRENTLY IF EXISTS {name}"
-    make = f"CREATE INDEX CONCURRENTLY {name} ON chrono_dead_letter {on}"
-    return [migrations.RunSQL(drop, drop), migrations.RunSQL(make, drop)]
+from apps.runtime.migration_ops import index_beside_writes
 
 
 class Migration(migrations.Migration):
@@ -13,8 +8,14 @@ class Migration(migrations.Migration):
     dependencies = [("chrono_runs", "0010_rerun")]
 
     operations = [
-        *made_beside_writes(
-            "chrono_dead_letter_open", "(tenant, run_id) WHERE closed IS NULL"
+        *index_beside_writes(
+            table="chrono_dead_letter",
+            name="chrono_dead_letter_open",
+            on="(tenant, run_id) WHERE closed IS NULL",
         ),
-        *made_beside_writes("chrono_dead_letter_job", "(job_id, run_id)"),
+        *index_beside_writes(
+            table="chrono_dead_letter",
+            name="chrono_dead_letter_job",
+            on="(job_id, run_id)",
+        ),
     ]

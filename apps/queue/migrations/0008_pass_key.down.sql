@@ -1,2 +1,0 @@
-SET LOCAL lock_timeout = '2s';
-DROP INDEX chrono_pass_key;
