@@ -128,15 +128,17 @@ class Beat:
             if self._conn is None or self._conn.closed:
                 self._conn = connect_beat(self._url, worker=self._worker)
             conn = self._conn
+            asked = self._monotonic()
             news = worker_store.beat_if_alive(
                 conn, worker=self._worker, queues=self._queues
             )
             if news is not None:
                 self.trusted_until = trusted_until(sent)
                 self.horizon = news.horizon
-                self._clock.hear(news.now, sent=sent, heard=self._monotonic())
+                self._clock.hear(news.now, sent=asked, heard=self._monotonic())
                 if not self._clock.fit:
-                    self._clock.probe_if_old(conn)
+                    # A beat commits, which takes its time: this measures better.
+                    self._clock.probe(conn, probes=1)
                 if self._hire is not None and news.set_aside:
                     self._call(self._hire)
         except (psycopg.Error, ChronoError) as error:
