@@ -1,6 +1,5 @@
 """Group F: poolers, dead listeners, and servers that turn read-only."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -69,12 +68,10 @@ def test_f07_with_a_listener_that_hears_nothing_more_work_goes_on(
         wait_for(lambda: network.links("chrono worker listen"))
         assert network.deafen("chrono worker listen") == 1
         for n in range(1, 4):
-            began = time.monotonic()
             make_ready(conn, job)
             conn.execute("NOTIFY chrono_ready")
-            settled(conn, n, timeout=5)
-            # It looks by itself every second.
-            assert time.monotonic() - began < 2.5
+            # It looks by itself every second; how late that is, F34 measures.
+            settled(conn, n, timeout=30)
         assert len(network.links("chrono worker listen")) == 1
 
 
