@@ -8,7 +8,8 @@ ARGS ?=
 .PHONY: help setup run test check fmt format lint types layers migrations \
 	collect openapi readme fuzz-api smoke failover faults-scheduler faults-worker \
 	faults-effects faults-web bench \
-	bench-quick bench-api bench-register bench-herd bench-scale bench-execution bench-peers
+	bench-quick bench-api bench-register bench-herd bench-scale bench-full \
+	bench-execution bench-peers
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +94,9 @@ bench-herd: setup ## Measure herds, and live runs beside a catch-up (ARGS="--sma
 
 bench-scale: setup ## Measure with up to ten million timers pending (ARGS="--small")
 	@$(PY) -m benchmarks.scale $(ARGS)
+
+bench-full: setup ## Measure on a full database and an empty one (ARGS="--small")
+	@$(PY) -m benchmarks.full $(ARGS)
 
 bench-execution: setup ## Measure what executes (ARGS="--small", "--only idle,claim")
 	@$(PY) -m benchmarks.execution $(ARGS)

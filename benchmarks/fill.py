@@ -86,6 +86,51 @@ PLAN = """
         FROM bench_due
     ) x
 """
+# What ran in the day up to now: one job after the other, each again and again.
+HISTORY = (
+    """
+    INSERT INTO chrono_run (
+        due_at, dispatched_at, started_at, finished_at, id, job_id, worker, fence,
+        revision, tenant, part, state, priority, attempt, queue
+    ) SELECT at, at, at, at, run, job, bench_id(0), 1, 1, 1, part, 1, 2, 1, 'default'
+    FROM bench_history({runs}, {jobs}, {pending}, {now})
+    """,
+    """
+    INSERT INTO chrono_occurrence (
+        scheduled_for, decided_at, job_id, run_id, fence, version, revision, part,
+        outcome, kind
+    ) SELECT at, at, job, run, 1, 1, 1, part, 1, 1
+    FROM bench_history({runs}, {jobs}, {pending}, {now})
+    """,
+)
+HISTORIAN = """
+    CREATE FUNCTION bench_run(n bigint, ms bigint, part smallint) RETURNS uuid
+        IMMUTABLE LANGUAGE sql RETURN (
+            -- As chrono.rules.keys has it: milliseconds, version, partition, a hash.
+            lpad(to_hex(ms), 12, '0') || '8' || lpad(to_hex(part::integer << 6), 3, '0')
+            || '8' || lpad(to_hex(
+                (hashint8extended(n, 1) & ((1::bigint << 59) - 1)) << 1), 15, '0')
+        )::uuid;
+    CREATE FUNCTION bench_history(
+        runs bigint, jobs bigint, pending bigint, now bigint
+    ) RETURNS TABLE (run uuid, job uuid, part smallint, at timestamptz)
+    LANGUAGE sql AS $$
+        SELECT bench_run(n, m.ms, j.part), j.id, j.part, to_timestamp(m.ms / 1000.0)
+        FROM (
+            SELECT array_agg(id ORDER BY n) AS ids,
+                array_agg(bench_part(id) ORDER BY n) AS parts
+            FROM (
+                SELECT n, bench_id(n * (pending / jobs)) AS id
+                FROM generate_series(1, jobs) AS n OFFSET 0
+            ) x
+        ) a
+        CROSS JOIN generate_series(0, runs - 1) AS n
+        CROSS JOIN LATERAL (SELECT now - {day} + n * {day} / runs AS ms) m
+        CROSS JOIN LATERAL (
+            SELECT a.ids[1 + n % jobs] AS id, a.parts[1 + n % jobs] AS part
+        ) j
+    $$
+"""
 FORGET = """
     DELETE FROM chrono_timer t USING bench_due d
     WHERE t.part = d.part AND t.ref = d.id
@@ -132,6 +177,22 @@ def fill(url: str, *, pending: int, due: int) -> Filled:
             list(pool.map(lambda text: _write(url, text), texts))
             list(pool.map(lambda name: _write(url, f"VACUUM (ANALYZE) {name}"), TABLES))
         return Filled(url=url, pending=pending, due=due, following=following)
+
+
+def fill_history(url: str, filled: Filled, *, runs: int, jobs: int) -> None:
+    """Write so many runs of the last day, with the ledger, of some of the jobs."""
+    with psycopg.connect(url, autocommit=True) as conn:
+        facts = {
+            "runs": runs,
+            "jobs": min(jobs, filled.pending),
+            "pending": filled.pending,
+            "now": now_ms(conn),
+        }
+        conn.execute(HISTORIAN.format(day=DAY).encode())
+    with ThreadPoolExecutor(max_workers=SESSIONS) as pool:
+        list(pool.map(lambda text: _write(url, text.format(**facts)), HISTORY))
+        tables = ("chrono_run", "chrono_occurrence")
+        list(pool.map(lambda name: _write(url, f"VACUUM (ANALYZE) {name}"), tables))
 
 
 def plan_due(

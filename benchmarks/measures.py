@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from benchmarks.rig import (
     seed_one_shots,
     stack,
 )
+from chrono.rules.instants import Millis, from_millis
 
 LEAD_MS = 1_500
 SETTLED_S = 10.0
@@ -30,35 +32,6 @@ LAGS = """
             ORDER BY extract(epoch FROM started_at - due_at))
     FROM chrono_run WHERE due_at >= %s AND due_at < %s
 """
-
-
-def throughput(
-    bench: Rig, *, jobs: int, overlap: str, seconds: float
-) -> dict[str, Any]:
-    """Runs settled a second with more jobs of one second than can be served."""
-    with measured(bench) as stage:
-        start = next_second(now_ms(stage.conn))
-        seed_intervals(stage.conn, jobs, overlap=overlap, start=start)
-        wait_for_runs(stage.conn, 1_000)
-        before = count_runs(stage.conn)
-        stage.meter.start()
-        time.sleep(seconds)
-        cost = stage.meter.stop()
-        runs = count_runs(stage.conn) - before
-        [(skipped,)] = stage.conn.execute(
-            "SELECT count(*) FROM chrono_occurrence WHERE outcome = 2"
-        ).fetchall()
-        memory = stage.running.memory_mb()
-    return {
-        "n": runs,
-        "runs_per_s": round(runs / cost["seconds"]),
-        "offered_per_s": jobs,
-        "skipped": skipped,
-        "server_us_per_run": round(cost["server_cpu"] / runs * 1e6, 1),
-        "client_us_per_run": round(cost["client_cpu"] / runs * 1e6, 1),
-        "wal_bytes_per_run": round(cost["wal"] / runs),
-        "memory_mb": memory,
-    }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,23 +47,55 @@ class Stage:
 def measured(
     bench: Rig,
     *,
+    url: str | None = None,
     workers: int = 2,
     concurrency: int = 400,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Stage]:
-    """Yield a stage; its processes end and its database goes in the end.
+    """Yield a stage; its processes end in the end, and its database goes.
 
-    The options are those of :func:`benchmarks.rig.stack`.
+    The database of ``url``, where there is one, stays. The other options are those of
+    :func:`benchmarks.rig.stack`.
     """
     with (
-        bench.database() as url,
-        psycopg.connect(url, autocommit=True) as conn,
+        contextlib.nullcontext(url) if url else bench.database() as where,
+        psycopg.connect(where, autocommit=True) as conn,
         stack(
-            url, workers=workers, concurrency=concurrency, settings=settings
+            where, workers=workers, concurrency=concurrency, settings=settings
         ) as running,
     ):
         meter = Meter(conn, bench.server, running)
         yield Stage(conn=conn, running=running, meter=meter)
+
+
+def throughput(
+    stage: Stage, *, jobs: int, overlap: str, seconds: float
+) -> dict[str, Any]:
+    """Runs settled a second with more jobs of one second than can be served."""
+    start = next_second(now_ms(stage.conn))
+    seed_intervals(stage.conn, jobs, overlap=overlap, start=start)
+    wait_for_runs(stage.conn, 1_000, since=start)
+    before = count_runs(stage.conn, since=start)
+    stage.meter.start()
+    time.sleep(seconds)
+    cost = stage.meter.stop()
+    runs = count_runs(stage.conn, since=start) - before
+    [(skipped,)] = stage.conn.execute(
+        "SELECT count(*) FROM chrono_occurrence "
+        "WHERE outcome = 2 AND scheduled_for >= %s",
+        [from_millis(start)],
+    ).fetchall()
+    memory = stage.running.memory_mb()
+    return {
+        "n": runs,
+        "runs_per_s": round(runs / cost["seconds"]),
+        "offered_per_s": jobs,
+        "skipped": skipped,
+        "server_us_per_run": round(cost["server_cpu"] / runs * 1e6, 1),
+        "client_us_per_run": round(cost["client_cpu"] / runs * 1e6, 1),
+        "wal_bytes_per_run": round(cost["wal"] / runs),
+        "memory_mb": memory,
+    }
 
 
 def start_lag(stage: Stage, *, rate: int, seconds: float) -> dict[str, Any]:
@@ -173,18 +178,24 @@ def statements(conn: psycopg.Connection[Any]) -> int:
     return int(count)
 
 
-def count_runs(conn: psycopg.Connection[Any]) -> int:
-    """Return how many runs are over."""
-    [(count,)] = conn.execute("SELECT count(*) FROM chrono_run").fetchall()
+def count_runs(conn: psycopg.Connection[Any], *, since: Millis = 0) -> int:
+    """Return how many runs of an instant since then are over."""
+    [(count,)] = conn.execute(
+        "SELECT count(*) FROM chrono_run WHERE id >= %s", [uuid.UUID(int=since << 80)]
+    ).fetchall()
     return int(count)
 
 
 def wait_for_runs(
-    conn: psycopg.Connection[Any], count: int, *, within: float = 30.0
+    conn: psycopg.Connection[Any],
+    count: int,
+    *,
+    since: Millis = 0,
+    within: float = 30.0,
 ) -> None:
     """Return once so many runs are over; SystemExit where that takes longer."""
     deadline = time.monotonic() + within
-    while count_runs(conn) < count:
+    while count_runs(conn, since=since) < count:
         if time.monotonic() > deadline:
             raise SystemExit("nothing runs: see the processes' messages above")
         time.sleep(0.1)

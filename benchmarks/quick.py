@@ -37,9 +37,10 @@ def measure(bench: Rig, *, seconds: float, lag_seconds: float) -> dict[str, Any]
     take("bare", bare.bare(bench, seconds=1.0, ledger=True))
     take("bare_without_ledger", bare.bare(bench, seconds=1.0, ledger=False))
     for name, overlap in (("plain", "allow_all"), ("default", "skip")):
-        figure = measures.throughput(
-            bench, jobs=OFFERED, overlap=overlap, seconds=seconds
-        )
+        with measures.measured(bench) as stage:
+            figure = measures.throughput(
+                stage, jobs=OFFERED, overlap=overlap, seconds=seconds
+            )
         figure["ratio_to_bare"] = round(
             figure["runs_per_s"] / figures["bare"]["runs_per_s"], 2
         )

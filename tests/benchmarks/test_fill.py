@@ -4,12 +4,12 @@ from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import connect_hot, connect_leader
 from apps.scheduler import store
 from apps.scheduler.dispatcher import Dispatcher
-from benchmarks.fill import fill, plan_due
+from benchmarks.fill import fill, fill_history, plan_due
 from benchmarks.ready import fill_ready
 from benchmarks.rig import make_room, now_ms, seed
 from chrono.rules import jitter
-from chrono.rules.instants import MINUTE, SECOND, format_instant, to_millis
-from chrono.rules.keys import is_extra, partition_of_run
+from chrono.rules.instants import DAY, MINUTE, SECOND, format_instant, to_millis
+from chrono.rules.keys import is_extra, partition_of_run, scheduled_for_of
 from chrono.rules.partitions import partition_of
 
 PENDING, DUE, TOGETHER = 1_000, 100, 50
@@ -43,6 +43,27 @@ def test_filled_timers_lie_where_leaders_look_for_them(database, connect):
         assert all(part == partition_of(ref) for ref, part, _ in rows)
         # Rounded to a millisecond, one may lie on the near side.
         assert sum(beyond is not later for _, _, beyond in rows) <= 1
+
+
+def test_history_lies_where_the_product_looks_for_it(database, connect):
+    conn = connect()
+    filled = fill(database, pending=PENDING, due=DUE)
+    fill_history(database, filled, runs=2_000, jobs=100)
+    rows = conn.execute(
+        "SELECT r.id, r.job_id, r.part, o.scheduled_for FROM chrono_run r "
+        "JOIN chrono_occurrence o ON o.run_id = r.id AND o.job_id = r.job_id "
+        "AND o.part = r.part JOIN chrono_job j ON j.id = r.job_id ORDER BY r.id"
+    ).fetchall()
+    assert len(rows) == 2_000
+    assert len({job for _, job, _, _ in rows}) == 100
+    assert all(part == partition_of(job) for _, job, part, _ in rows)
+    assert all(part == partition_of_run(run) for run, _, part, _ in rows)
+    assert all(scheduled_for_of(run) == to_millis(at) for run, _, _, at in rows)
+    assert not any(is_extra(run) for run, _, _, _ in rows)
+    first, last = scheduled_for_of(rows[0][0]), scheduled_for_of(rows[-1][0])
+    assert DAY * 0.99 < last - first < DAY
+    for leaf in ("chrono_run_default", "chrono_occurrence_default"):
+        assert conn.execute(f"SELECT count(*) FROM {leaf}").fetchone() == (0,)
 
 
 def test_seeded_timers_are_due_by_their_jitter(database, connect):

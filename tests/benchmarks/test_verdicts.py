@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks import catchup, execution, herd, register, scale, shown
+from benchmarks import catchup, execution, full, herd, register, scale, shown
 from benchmarks.tasks import FOLDER, _ledger, noted, read_ledgers
 from chrono.rules.instants import from_millis
 from chrono.tasks import Context
@@ -54,6 +54,35 @@ def test_a_run_is_missed_and_counted_twice_by_either_witness(
 ):
     found = herd.faults(executed, runs=runs, distinct=distinct)
     assert found == {"lost": lost, "doubled": doubled}
+
+
+def speed(database: str, jobs: str, runs: int, cpu: float) -> dict[str, object]:
+    return {
+        "database": database,
+        "jobs": jobs,
+        "runs_per_s": runs,
+        "server_us_per_run": cpu / 2,
+        "client_us_per_run": cpu / 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "cpu", "named"),
+    [
+        (91, 109.0, []),
+        (90, 109.0, ["default jobs on a full database: time a run 1.11 x"]),
+        (91, 112.0, ["default jobs on a full database: CPU a run 1.12 x"]),
+    ],
+)
+def test_a_full_database_may_be_slower_by_a_tenth(runs, cpu, named):
+    rows = [
+        speed(base, jobs, 100, 100.0)
+        for base in ("empty", "full")
+        for jobs in full.OVERLAPS
+    ]
+    rows[-1] = speed("full", "default", runs, cpu)
+    found = missed(full.verdict(rows))
+    assert [words.partition(",")[0] for words in found] == named
 
 
 def test_jobs_are_registered_all_and_as_fast_at_the_end():
