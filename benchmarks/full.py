@@ -42,6 +42,7 @@ COLUMNS = {
     "database": "database",
     "jobs": "jobs",
     "runs_per_s": "runs/s",
+    "fired_per_s": "fired/s",
     "server_us_per_run": "server us/run",
     "client_us_per_run": "client us/run",
     "wal_bytes_per_run": "WAL/run",
