@@ -3,7 +3,9 @@
 Everything an edit does, it does under two locks, taken in this order: the rows of its
 jobs by id, then the rows of their partitions by id, whose epoch it raises. The second
 waits for a fire in flight and makes every later one look again, so what the ledger
-says after it holds until the commit. The edit's instant is read after it, too.
+says after it holds until the commit. The edit's instant is read after it, too. What
+deletes or restores jobs takes the rows of their tenants' counts between the two: a
+create holds one until it commits, and no partition shall wait for that.
 
 Each command is a transaction of its own, so success means that the change is on disk,
 unless the caller opened one with :func:`apps.runtime.django_session.enclose`: then it
@@ -513,6 +515,10 @@ def _create(
             )
             for definition in definitions
         ]
+    if terms.jobs is not None:
+        # As a restore does, before anything waits for its key: else each could have
+        # what the other waits for.
+        store.lock_counts(conn, tenants=[tenant])
     # An interval counts from the creation: that is the instant it was planned at.
     now = made[0].after.created_at
     inserted = store.insert_jobs(
@@ -658,6 +664,13 @@ def _write(
     now: Millis | None,
 ) -> list[Written]:
     jobs = [change.job for change in changes]
+    counted = {
+        change.job.tenant
+        for change in changes
+        if change.edit.deleted or change.edit.restored
+    }
+    if counted:
+        store.lock_counts(conn, tenants=sorted(counted))
     epochs = store.bump_epochs(conn, parts=[job.part for job in jobs])
     instant = store.read_instant(conn)
     now = instant.now if now is None else now

@@ -62,6 +62,7 @@ _SQL = {
         "read_terms",
         "hurry_locks",
         "hold_jobs",
+        "lock_counts",
         "begin_count",
         "end_count",
     )
@@ -380,6 +381,11 @@ def hold_jobs(conn: Connection) -> None:
 def begin_count(conn: Connection, *, tenant: int) -> int:
     """Begin to count a tenant's jobs, which nobody writes now; return 0 if they are."""
     return _SQL["begin_count"].change(conn, {"tenant": tenant})
+
+
+def lock_counts(conn: Connection, *, tenants: Sequence[int]) -> None:
+    """Lock what is counted of these tenants' jobs until the transaction ends."""
+    _SQL["lock_counts"].run(conn, {"tenants": list(tenants)})
 
 
 def end_count(conn: Connection, *, tenant: int) -> int:

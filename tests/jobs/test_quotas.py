@@ -19,7 +19,7 @@ from apps.jobs.commands import (
     pause_job,
     restore_job,
 )
-from apps.jobs.errors import JobsBusy, QuotaExceeded
+from apps.jobs.errors import JobsBusy, KeyTaken, QuotaExceeded
 from apps.jobs.manual import run_now
 from apps.jobs.quotas import MOST_BYTES, MOST_JOBS, Quotas, change_quotas
 from apps.runtime.django_session import enclose
@@ -28,6 +28,7 @@ from apps.tenants.directory import create_tenant
 from apps.tenants.errors import Forbidden, TenantNotFound
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import parse_instant
+from chrono.rules.partitions import partition_of
 from tests.jobs.sessions import in_thread
 from tests.support.definitions import definition
 from tests.support.pg import wait_until_blocked
@@ -162,6 +163,46 @@ def test_of_a_create_and_a_restore_at_the_last_place_one_is_done(
     with pytest.raises(QuotaExceeded):
         future.result(timeout=5)
     assert living(ledger) == 1
+
+
+@pytest.mark.parametrize("command", [delete_job, restore_job])
+def test_what_waits_for_a_create_of_its_tenant_holds_no_partition(
+    ledger, background, connect, command
+):
+    job = make("old")
+    if command is restore_job:
+        delete_job(job, now=NOON)
+    grant(max_jobs=5)
+    look = connect()
+    with enclose():
+        make("new")
+        future, pid = in_thread(background, command, job, now=NOON)
+        wait_until_blocked(look, pid)
+        look.execute(
+            "SELECT FROM chrono_partition WHERE id = %s FOR SHARE NOWAIT",
+            [partition_of(job)],
+        )
+    assert future.result(timeout=5)
+    assert counted(ledger) == [(1, 1 if command is delete_job else 2)]
+
+
+def test_a_restore_and_a_create_of_one_key_do_not_wait_for_each_other(
+    ledger, background, connect
+):
+    grant(max_jobs=5)
+    job = make("same")
+    delete_job(job, now=NOON)
+    look = connect()
+    with enclose():
+        make("before both")
+        restored, pid = in_thread(background, restore_job, job, now=NOON)
+        wait_until_blocked(look, pid)
+        created, pid = in_thread(background, make, "same")
+        wait_until_blocked(look, pid)
+    assert restored.result(timeout=5)
+    with pytest.raises(KeyTaken):
+        created.result(timeout=5)
+    assert counted(ledger) == [(1, 2)]
 
 
 def test_creates_without_a_quota_wait_for_nobody(ledger, background):
