@@ -12,7 +12,8 @@ but it takes a lock as well, and a tenant near a large quota would pay for all i
 each time.
 
 The number is right from the start because nobody writes jobs while it is counted:
-:func:`change_quotas` locks the table against that for the milliseconds it takes.
+:func:`change_quotas` locks the table against that, for a quarter of a second at most. A
+tenant with more jobs than are counted in that time gets no quota of them.
 
 **Payloads.** A payload is measured where it is given: with a job, and only where it is
 another than the job's so far, or with a run. What is stored already stays and runs.
@@ -21,8 +22,10 @@ another than the job's so far, or with a run. What is stored already stays and r
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import psycopg
+
 from apps.jobs import store
-from apps.jobs.errors import QuotaExceeded
+from apps.jobs.errors import JobsBusy, QuotaExceeded
 from apps.jobs.json_value import SIZE, fits
 from apps.jobs.store import Terms
 from apps.jobs.transactions import open_change
@@ -53,7 +56,9 @@ def change_quotas(
     """Set a tenant's quotas of jobs and payloads; return whether they changed.
 
     What it has beyond them stays. Raises Forbidden, TenantNotFound, BadValue, or
-    JobsBusy where a change of jobs goes on for longer than a quarter of a second.
+    JobsBusy where the first `max_jobs` would hold up edits of jobs: their table isn't
+    free within 200 ms (a change of jobs, a VACUUM, an ANALYZE or a new index has it),
+    or the tenant's jobs aren't counted within 250 ms.
     """
     actor.require(Scope.ADMIN)
     if actor.tenant is not None:
@@ -68,9 +73,7 @@ def change_quotas(
         if quotas.max_jobs is None:
             store.end_count(conn, tenant=tenant)
         elif read_terms(conn, tenant=tenant).jobs is None:
-            store.hurry_locks(conn)
-            store.hold_jobs(conn)
-            store.begin_count(conn, tenant=tenant)
+            _begin_count(conn, tenant)
     return True
 
 
@@ -113,6 +116,27 @@ def check_payload(terms: Terms, payload: Any) -> None:
 def check_own_payload(conn: Connection, payload: Any, *, tenant: int) -> None:
     """Do that for a payload that is given with a run."""
     check_payload(read_terms(conn, tenant=tenant), payload)
+
+
+def _begin_count(conn: Connection, tenant: int) -> None:
+    """Count a tenant's jobs from now on. Raises JobsBusy, which says why."""
+    store.hurry(conn)
+    try:
+        store.hold_jobs(conn)
+        store.begin_count(conn, tenant=tenant)
+    except psycopg.errors.LockNotAvailable as error:
+        raise JobsBusy(
+            "Another change of jobs, or a VACUUM, an ANALYZE or a new index of "
+            "chrono_job, goes on: nothing was changed, try again after it.",
+            field="max_jobs",
+        ) from error
+    except psycopg.errors.QueryCanceled as error:
+        raise JobsBusy(
+            "The tenant's jobs could not be counted in a quarter of a second, and for "
+            "longer no edit shall wait: nothing was changed. Try again when the server "
+            "has less to do; a VACUUM of chrono_job makes it faster.",
+            field="max_jobs",
+        ) from error
 
 
 def _check(most: int | None, field: str, limit: int) -> None:

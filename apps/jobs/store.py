@@ -60,7 +60,7 @@ _SQL = {
         "list_backfills",
         "cancel_backfill",
         "read_terms",
-        "hurry_locks",
+        "hurry",
         "hold_jobs",
         "lock_counts",
         "begin_count",
@@ -368,9 +368,9 @@ def read_terms(conn: Connection, *, tenant: int) -> Terms | None:
     return None
 
 
-def hurry_locks(conn: Connection) -> None:
-    """Have the open transaction wait a quarter of a second for a lock at most."""
-    _SQL["hurry_locks"].run(conn)
+def hurry(conn: Connection) -> None:
+    """Bound the open transaction to 200 ms for a lock and 250 ms for a statement."""
+    _SQL["hurry"].run(conn)
 
 
 def hold_jobs(conn: Connection) -> None:

@@ -219,7 +219,7 @@ def test_creates_without_a_quota_wait_for_nobody(ledger, background):
 def test_a_create_under_way_is_counted_when_the_quota_comes(
     ledger, background, connect, monkeypatch
 ):
-    monkeypatch.setattr(store, "hurry_locks", lambda conn: None)
+    monkeypatch.setattr(store, "hurry", lambda conn: None)
     with enclose():
         make("under way")
         future, pid = in_thread(background, grant, max_jobs=5)
@@ -241,8 +241,22 @@ def test_who_sets_a_quota_holds_nobody_up_for_long(ledger, background):
     with enclose():
         make("under way")
         future, _ = in_thread(background, grant, max_jobs=5)
-        with pytest.raises(JobsBusy):
+        with pytest.raises(JobsBusy, match="VACUUM, an ANALYZE or a new index"):
             future.result(timeout=5)
+    assert counted(ledger) == []
+    assert ledger.rows("SELECT max_jobs FROM chrono_tenant") == [(None,)]
+
+
+def test_jobs_that_take_long_to_count_hold_nobody_up_either(ledger):
+    ledger.conn.execute(
+        "CREATE FUNCTION be_long() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_sleep(3); RETURN NEW; END $$;"
+        "CREATE TRIGGER be_long BEFORE INSERT ON chrono_job_count "
+        "FOR EACH ROW EXECUTE FUNCTION be_long()"
+    )
+    with pytest.raises(JobsBusy, match="counted in a quarter") as refused:
+        grant(max_jobs=5)
+    assert refused.value.field == "max_jobs"
     assert counted(ledger) == []
     assert ledger.rows("SELECT max_jobs FROM chrono_tenant") == [(None,)]
 
