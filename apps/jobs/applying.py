@@ -270,7 +270,7 @@ def _look(
     found = store.load_jobs(conn, jobs=list(ids.values())) if ids else []
     jobs = {job.key: job for job in found if job.deleted_at is None}
     terms = read_terms(conn, tenant=tenant)
-    now = store.read_instant(conn).now if now is None else now
+    now = terms.instant.now if now is None else now
     looked: list[Look | BadValue] = []
     for entry in wanted:
         job = jobs.get(entry.key)

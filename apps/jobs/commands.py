@@ -15,7 +15,7 @@ transaction. A job of a tenant that the actor does not see is not found.
 ``now`` replaces the database's clock in tests and nowhere else.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -502,8 +502,7 @@ def _create(
     check_room(terms, more=len(definitions))
     for definition in definitions:
         check_payload(terms, definition.payload)
-    instant = store.read_instant(conn)
-    now = instant.now if now is None else now
+    now = terms.instant.now if now is None else now
     if not made:
         made = [
             create(
@@ -527,12 +526,12 @@ def _create(
     for new in made:
         if new.job.id not in inserted:
             raise KeyTaken(f"Another job has the key {new.job.key}.", field="key")
-    _check_count(conn, {tenant: terms})
+    _check_count(conn, [tenant])
     store.insert_revisions(
         conn, revisions=[(new.job.id, 1, new.revision) for new in made], now=now
     )
     insert_near_or_far(
-        conn, [timer for new in made for timer in new.timers], instant.horizon
+        conn, [timer for new in made for timer in new.timers], terms.instant.horizon
     )
     events = [
         Event(
@@ -550,14 +549,14 @@ def _create(
     return [_created(new) for new in made]
 
 
-def _check_count(conn: Connection, added: Mapping[int, Terms]) -> None:
+def _check_count(conn: Connection, tenants: Iterable[int]) -> None:
     """Raise QuotaExceeded where a tenant has too many jobs with those just written.
 
-    From here to the commit nobody else adds one to a tenant with a quota.
+    From here to the commit nobody else adds one to a tenant with a quota. The terms are
+    read anew even where there was no quota before: the write may have waited for one.
     """
-    for tenant, terms in added.items():
-        if terms.max_jobs is not None:
-            check_room(read_terms(conn, tenant=tenant))
+    for tenant in tenants:
+        check_room(read_terms(conn, tenant=tenant))
 
 
 def _created(new: Created) -> Outcome:
@@ -642,7 +641,7 @@ def _edit(
     if effective:
         written = _write(opened.conn, effective, actor=actor, reason=reason, now=now)
         restored = {one.job.tenant for one in effective if one.edit.restored}
-        _check_count(opened.conn, {one: terms[one] for one in sorted(restored)})
+        _check_count(opened.conn, sorted(restored))
         skipped = {rows.job.id: rows.skipped for rows in written if rows.skipped}
         opened.parts |= {change.job.part for change in effective}
     return [

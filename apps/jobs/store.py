@@ -347,6 +347,8 @@ class Terms:
     max_payload_bytes: int | None
     jobs: int | None
     """How many it has that are not deleted; None where nobody counts them."""
+    instant: Instant
+    """When they were read: who makes jobs needs both, and asks once."""
 
 
 def set_limits(conn: Connection) -> None:
@@ -356,7 +358,7 @@ def set_limits(conn: Connection) -> None:
 
 def read_terms(conn: Connection, *, tenant: int) -> Terms | None:
     """Return a tenant's terms, None where there is no such tenant."""
-    for timezone, max_jobs, max_bytes, jobs in _SQL["read_terms"].run(
+    for timezone, max_jobs, max_bytes, jobs, now, horizon in _SQL["read_terms"].run(
         conn, {"tenant": tenant}
     ):
         return Terms(
@@ -364,6 +366,7 @@ def read_terms(conn: Connection, *, tenant: int) -> Terms | None:
             max_jobs=max_jobs,
             max_payload_bytes=max_bytes,
             jobs=jobs,
+            instant=Instant(now=now, horizon=horizon),
         )
     return None
 

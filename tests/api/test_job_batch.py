@@ -133,10 +133,10 @@ def test_a_batch_costs_the_same_statements_at_any_length(client, said):
 
     few, many = [item("one")], [item(f"job-{n}") for n in range(500)]
     made = statements(*few)
-    assert len(made) == 11
+    assert len(made) == 10
     assert statements(*many) == made
     left = statements(*few)
-    assert len(left) == 4
+    assert len(left) == 3
     assert statements(*many) == left
 
 

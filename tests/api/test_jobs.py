@@ -120,8 +120,8 @@ def test_to_create_a_job_reads_nothing_that_a_new_one_cannot_have(client, said):
     assert [name for name in said if not name.endswith("_key")] == [
         "set_limits",
         "read_terms",
-        "read_instant",
         "insert_jobs",
+        "read_terms",
         "insert_revisions",
         "insert_timers",
         "insert_audit_events",

@@ -237,6 +237,36 @@ def test_a_create_that_began_before_the_quota_is_counted(ledger, background, con
     assert counted(ledger) == [(1, 1)]
 
 
+def test_a_create_that_began_before_the_quota_is_refused_by_it(
+    ledger, background, connect
+):
+    make("there")
+    with enclose():
+        grant(max_jobs=1)
+        future, pid = in_thread(background, make, "began before")
+        wait_until_blocked(connect(), pid)
+    with pytest.raises(QuotaExceeded):
+        future.result(timeout=5)
+    assert living(ledger) == 1
+    assert counted(ledger) == [(1, 1)]
+
+
+def test_a_restore_that_began_before_the_quota_is_refused_by_it(
+    ledger, background, connect
+):
+    gone = make("gone")
+    delete_job(gone, now=NOON)
+    make("there")
+    with enclose():
+        grant(max_jobs=1)
+        future, pid = in_thread(background, restore_job, gone, now=NOON)
+        wait_until_blocked(connect(), pid)
+    with pytest.raises(QuotaExceeded):
+        future.result(timeout=5)
+    assert ledger.job(gone)["deleted"]
+    assert counted(ledger) == [(1, 1)]
+
+
 def test_who_sets_a_quota_holds_nobody_up_for_long(ledger, background):
     with enclose():
         make("under way")
