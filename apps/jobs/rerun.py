@@ -171,13 +171,12 @@ def redrive(
     actor.require(Scope.OPERATE)
     reason = check_note(reason, field="reason", most=LONGEST_NOTE)
     with open_change() as opened:
-        if wanted.payload is not UNSET:
-            check_own_payload(opened.conn, wanted.payload, tenant=tenant)
         moment = store.read_instant(opened.conn).now if now is None else now
         named, more = _choose(opened, wanted, tenant)
         jobs = _lock_jobs(opened, named)
         chosen = _still_open(opened, wanted, named, jobs, tenant)
         chosen.sort(key=lambda letter: letter.run_id)
+        _check_payload(opened, wanted, chosen, jobs)
         if dry_run or not chosen:
             return Redriven(id=None, letters=tuple(chosen), runs=(), more=more)
         made = uuid7(moment, secrets.token_bytes(10))
@@ -269,6 +268,18 @@ def _still_open(
         and letter.rerun_id is None
         and jobs[letter.job_id].deleted_at is None
     ]
+
+
+def _check_payload(
+    opened: Open, wanted: Wanted, chosen: Sequence[Letter], jobs: dict[UUID, Job]
+) -> None:
+    """Raise QuotaExceeded for a payload that is too long and not the job's already."""
+    if wanted.payload is UNSET:
+        return
+    for letter in chosen:
+        job = jobs[letter.job_id]
+        if not same_json(wanted.payload, job.definition.payload):
+            check_own_payload(opened.conn, wanted.payload, tenant=job.tenant)
 
 
 def _write(

@@ -5,7 +5,8 @@ import uuid
 import pytest
 
 from apps.jobs.commands import delete_job, patch_job, pause_job
-from apps.jobs.errors import JobDeleted
+from apps.jobs.errors import JobDeleted, QuotaExceeded
+from apps.jobs.quotas import Quotas, change_quotas
 from apps.jobs.rerun import Wanted, redrive, retry_run
 from apps.runs import days, letters, selectors
 from apps.runs.cancel import cancel
@@ -207,6 +208,23 @@ def test_one_letter_can_be_given_another_payload_and_queue(leader, job):
         Wanted(ids=(run, uuid.uuid4()), payload=1)
     with pytest.raises(BadValue, match="A queue's name"):
         Wanted(ids=(run,), queue="Über")
+
+
+def test_only_another_payload_than_the_job_s_is_measured(leader, job):
+    run = died(leader, job, NOON - HOUR, payload=None)
+    change_quotas(ACME, Quotas(max_payload_bytes=8), actor=BOSS)
+    with pytest.raises(QuotaExceeded) as refused:
+        redriven(leader, run, payload={"month": 4})
+    assert refused.value.field == "max_payload_bytes"
+    with pytest.raises(QuotaExceeded):
+        redrive(
+            Wanted(ids=(run,), payload={"month": 4}),
+            tenant=ACME,
+            dry_run=True,
+            now=leader.clock.moment,
+        )
+    assert waiting(leader) == []
+    assert redriven(leader, run, payload={"month": 3}).runs
 
 
 def test_the_attempts_after_the_first_stay_in_the_other_queue(leader, job):
