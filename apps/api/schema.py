@@ -8,6 +8,16 @@ from apps.api import gate_shapes, job_shapes, letter_shapes, past_shapes, shapes
 
 _MEDIA = "application/problem+json"
 _BODY_REFUSALS = ("411", "413", "415", "422")
+# Of a batch each item is refused for itself.
+_UNDER_QUOTA = {
+    ("post", "/api/v1/jobs"),
+    ("patch", "/api/v1/jobs/{job_id}"),
+    ("put", "/api/v1/jobs/by-key/{key}"),
+    ("post", "/api/v1/jobs/{job_id}/restore"),
+    ("post", "/api/v1/jobs/{job_id}/run"),
+    ("post", "/api/v1/runs/{run_id}/retry"),
+    ("post", "/api/v1/dead-letters/redrive"),
+}
 _ALWAYS = ("400", "401", "403")
 _WORDS = {
     "400": "The request cannot be read, or has an unknown parameter.",
@@ -22,6 +32,7 @@ _WORDS = {
     "415": "The body is no JSON.",
     "422": "A field of the body has a wrong value.",
     "428": "If-Match is missing.",
+    "429": "A quota of the tenant: `errors` names it.",
     "503": "The database does not answer in time.",
 }
 
@@ -91,6 +102,8 @@ def _add_refusals(operation: dict[str, Any], *, path: str, method: str) -> None:
         codes.append("410")
     if path.endswith("/next"):
         codes.append("422")
+    if (method, path) in _UNDER_QUOTA:
+        codes.append("429")
     if "If-Match" in named:
         codes.append("412")
         codes += ["428"] if named["If-Match"].get("required") else []

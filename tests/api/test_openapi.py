@@ -33,6 +33,23 @@ def test_each_operation_names_its_scope_and_its_refusals(generated):
             assert operation["description"]
 
 
+def test_what_a_quota_can_refuse_says_so(generated):
+    assert {
+        operation["operationId"]
+        for methods in generated["paths"].values()
+        for operation in methods.values()
+        if "429" in operation["responses"]
+    } == {
+        "create_job",
+        "change_job",
+        "put_job",
+        "restore_job",
+        "run_job",
+        "retry_run",
+        "redrive_dead_letters",
+    }
+
+
 def test_the_document_is_served_as_it_is_written(nobody):
     answer = nobody.get("/api/v1/openapi.json")
     assert answer.content == docs.FILE.read_bytes()
