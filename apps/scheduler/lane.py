@@ -66,6 +66,8 @@ class _Limits:
     """With ``KEY`` for the concurrency key of a run."""
     key: str = ""
     """The one of the job as it is; a run's may be another."""
+    filled: bool = False
+    """Whether the job's payload fills it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +338,7 @@ class Lane:
             "max_delay": [one.max_delay for one in wanted],
             "gates": [one.limits.gates for one in wanted],
             "key": [one.limits.key for one in wanted],
+            "filled": [one.limits.filled for one in wanted],
             "slice": moment.slice,
             "now": moment.override,
         }
@@ -348,4 +351,4 @@ class Lane:
         if key is not None:
             policy = replace(policy, concurrency_key=KEY)
         gates = limits_of(policy, tenant=job.tenant, job=job.job_id, share=share)
-        return _Limits(written(gates), key or "")
+        return _Limits(written(gates), key or "", definition.filled)

@@ -164,6 +164,7 @@ def test_letting_in_and_bulk_edits_in_opposite_orders_never_deadlock(
         "max_delay": [0, 0, 0],
         "gates": ["", "", ""],
         "key": ["", "", ""],
+        "filled": [False, False, False],
         "slice": 0,
         "now": None,
     }

@@ -239,6 +239,7 @@ class Leader:
                 "max_delay": [0 for _ in jobs],
                 "gates": ["" for _ in jobs],
                 "key": ["" for _ in jobs],
+                "filled": [False for _ in jobs],
                 "slice": 0,
                 "now": None,
             },

@@ -188,6 +188,25 @@ def test_dead_letters_run_again_by_the_payloads_that_they_keep(leader: Leader):
     assert (leader.count("chrono_ready"), behind(leader)) == (3, {gate(2): 1})
 
 
+@pytest.mark.parametrize(
+    ("key", "ready", "gates"),
+    [(KEY, 3, {gate(1): 1}), ("plain", 1, {"concurrency_limit/1/1/plain": 3})],
+)
+def test_a_key_that_a_job_gets_is_not_for_other_payloads_that_wait(
+    leader: Leader, key, ready, gates
+):
+    job = by_hand(leader, overlap_policy="allow_all", concurrency_key=None)
+    runs = [
+        died(leader, job, NOON - (n + 1) * MINUTE, of(employer))
+        for n, employer in enumerate([1, 1, 2, 2])
+    ]
+    redrive(Wanted(ids=runs), tenant=1, actor=BOSS, now=leader.clock.moment)
+    patch_job(job, {"concurrency_key": key}, now=leader.clock.moment)
+    leader.dispatcher.notice()
+    leader.run_to(NOON + 4 * SECOND)
+    assert (leader.count("chrono_ready"), behind(leader)) == (ready, gates)
+
+
 def test_a_run_that_is_run_again_has_the_key_of_the_payload_it_gets(leader: Leader):
     job = by_hand(leader, overlap_policy="allow_all")
     runs = [died(leader, job, NOON - n * MINUTE, of(2)) for n in (1, 2, 3)]

@@ -8,7 +8,9 @@
 -- Guard as in fire_if_held: a leader that is none any more lets nobody in. A run that
 -- waited longer than its job's max_delay does not begin: it is skipped, past its deadline,
 -- unless a person asked for it. One whose job has limits goes on to their gates; their
--- key is the run's own, or that of its revision: its job may have another by now.
+-- key is the run's own, or that of its revision: its job may have another by now. A job
+-- that got one since gives it to those runs, but one that the job's payload fills not to
+-- a run with another payload: that passes no gate of a key, as a retry of it does.
 WITH locked AS MATERIALIZED (
     SELECT id, fence, term, epoch FROM chrono_partition
     WHERE id = ANY(%(parts)s::smallint[]) ORDER BY id FOR SHARE
@@ -20,7 +22,7 @@ WITH locked AS MATERIALIZED (
         ) AS g (id, fence, term, epoch)
     )
 ), first AS MATERIALIZED (
-    SELECT w.slot, w.gates, w.key, h.fence AS held_fence, b.*, (
+    SELECT w.slot, w.gates, w.key, w.filled, h.fence AS held_fence, b.*, (
             b.backfill IS NULL AND b.due_at < coalesce(
                 to_timestamp(%(now)s::bigint / 1000.0::float8), clock_timestamp()
             ) - nullif(w.max_delay, 0) * interval '1 millisecond'
@@ -28,8 +30,8 @@ WITH locked AS MATERIALIZED (
     FROM unnest(
         %(part)s::smallint[], %(job)s::uuid[], %(count)s::integer[],
         %(slot)s::boolean[], %(max_delay)s::bigint[], %(gates)s::text[],
-        %(key)s::text[]
-    ) AS w (part, job, count, slot, max_delay, gates, key)
+        %(key)s::text[], %(filled)s::boolean[]
+    ) AS w (part, job, count, slot, max_delay, gates, key, filled)
     JOIN held h ON h.id = w.part
     CROSS JOIN LATERAL (
         SELECT b.ctid AS tid, b.* FROM chrono_blocked b
@@ -40,8 +42,9 @@ WITH locked AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) b
 ), own AS MATERIALIZED (
-    SELECT part, run_id, concurrency_key AS key FROM chrono_run_input
-    WHERE part = ANY(%(parts)s::smallint[]) AND concurrency_key IS NOT NULL
+    SELECT part, run_id, concurrency_key AS key, payload IS NOT NULL AS paid
+    FROM chrono_run_input
+    WHERE part = ANY(%(parts)s::smallint[])
         AND run_id = ANY(ARRAY(SELECT run_id FROM first WHERE key <> ''))
 ), revised AS MATERIALIZED (
     SELECT job_id, revision,
@@ -49,13 +52,19 @@ WITH locked AS MATERIALIZED (
     FROM chrono_job_revision
     WHERE job_id = ANY(ARRAY(SELECT job_id FROM first WHERE key <> ''))
         AND revision = ANY(ARRAY(SELECT revision FROM first WHERE key <> ''))
-), passing AS MATERIALIZED (
-    SELECT f.*, string_to_array(
-            replace(nullif(f.gates, ''), E'\t', coalesce(o.key, r.key, f.key)), E'\n'
-        ) AS ahead
+), keyed AS MATERIALIZED (
+    SELECT f.*, coalesce(
+            o.key, r.key, CASE WHEN f.filled AND o.paid THEN NULL ELSE f.key END
+        ) AS of_key
     FROM first f
     LEFT JOIN own o ON o.part = f.part AND o.run_id = f.run_id
     LEFT JOIN revised r ON r.job_id = f.job_id AND r.revision = f.revision
+), passing AS MATERIALIZED (
+    SELECT k.*, nullif(array_remove(string_to_array(coalesce(
+            replace(k.gates, E'\t', k.of_key),
+            regexp_replace(k.gates, E'[^\n]*\t', '', 'g')
+        ), E'\n'), ''), '{}') AS ahead
+    FROM keyed k
 ), moved AS (
     DELETE FROM chrono_blocked WHERE ctid = ANY(ARRAY(
         SELECT tid FROM passing WHERE too_late OR ahead IS NULL
