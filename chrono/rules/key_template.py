@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 
 from chrono.rules.errors import BadValue
 
@@ -59,7 +60,8 @@ def _found(path: str, payload: object, field: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # Postgres gives 1e17 back as an integer.
+        # Postgres gives 1e23 back as the integer of its digits, not of its bits.
+        value = int(Decimal(repr(value)))
     if isinstance(value, str | int | float) and value != "":
         return str(value)
     what = "nothing" if value is None or value == "" else "no plain value"

@@ -27,6 +27,8 @@ def fill(text, payload):
         ("{payload.n}", {"n": 1.5}, "1.5"),
         ("{payload.n}", {"n": 3.0}, "3"),
         ("{payload.n}", {"n": 1e17}, "100000000000000000"),
+        ("{payload.n}", {"n": 1e23}, "100000000000000000000000"),
+        ("{payload.n}", {"n": -0.0}, "0"),
         ("{payload.a}", {"a": "{payload.b}", "b": "no"}, "{payload.b}"),
         ("{payload.a}", {"a": r"\1"}, r"\1"),
     ],

@@ -276,6 +276,14 @@ def test_a_job_shows_its_key_as_it_was_written(leader: Leader):
     assert patch_job(job, {"name": "Other"}).revision == 1
 
 
+def test_a_number_fills_a_key_alike_when_it_comes_back_from_the_database(
+    leader: Leader,
+):
+    job = by_hand(leader, payload=of(1e23))
+    done = patch_job(job, {"concurrency_key": KEY}, now=leader.clock.moment)
+    assert done.actions == ("unchanged",)
+
+
 def test_the_audit_counts_by_the_key_that_a_run_had(leader: Leader):
     job = by_hand(leader, overlap_policy="allow_all")
     for employer in (1, 2, 3):
