@@ -165,8 +165,10 @@ def redrive(
     """Run dead letters of a tenant again, those that are named or that a filter fits.
 
     All that are named or none: raises LetterNotFound, LetterClosed and JobDeleted with
-    the place in the list. A filter passes over what is closed, and what has no job any
-    more. Raises Forbidden, JobsBusy, BadValue, QuotaExceeded, too.
+    the place in the list. A filter passes over what is closed, what has no job any
+    more, and what does not fill its job's concurrency key; a call that finds nothing
+    but that says that there is no more. Raises Forbidden, JobsBusy, BadValue and
+    QuotaExceeded, too.
     """
     actor.require(Scope.OPERATE)
     reason = check_note(reason, field="reason", most=LONGEST_NOTE)
@@ -174,13 +176,17 @@ def redrive(
         moment = store.read_instant(opened.conn).now if now is None else now
         named, more = _choose(opened, wanted, tenant)
         jobs = _lock_jobs(opened, named)
-        chosen = _still_open(opened, wanted, named, jobs, tenant)
+        still = _still_open(opened, wanted, named, jobs, tenant)
+        keys, unfit = _keys(opened, wanted, still, jobs)
+        chosen = [letter for letter in still if letter.run_id not in unfit]
+        more = more and bool(chosen or not unfit)
         chosen.sort(key=lambda letter: letter.run_id)
         _check_payload(opened, wanted, chosen, jobs)
         if dry_run or not chosen:
             return Redriven(id=None, letters=tuple(chosen), runs=(), more=more)
         made = uuid7(moment, secrets.token_bytes(10))
-        reruns = _write(opened, wanted, chosen, jobs, made, actor, moment)
+        pairs = [(letter, jobs[letter.job_id]) for letter in chosen]
+        reruns = _write(opened, wanted, pairs, keys, made, actor, moment)
         events = _events(chosen, reruns, made, jobs, reason)
         audit.record(opened.conn, actor=actor, events=events)
         return Redriven(
@@ -285,21 +291,16 @@ def _check_payload(
 def _write(
     opened: Open,
     wanted: Wanted,
-    chosen: Sequence[Letter],
-    jobs: dict[UUID, Job],
+    chosen: Sequence[tuple[Letter, Job]],
+    keys: dict[UUID, str],
     made: UUID,
     actor: Actor,
     now: Millis,
 ) -> list[NewRerun]:
-    instants = [scheduled_for_of(letter.run_id) for letter in chosen]
-    days.ensure_days_of(opened.conn, instants)
-    pairs = [
-        (jobs[letter.job_id], moment)
-        for letter, moment in zip(chosen, instants, strict=True)
-    ]
+    pairs = [(job, scheduled_for_of(letter.run_id)) for letter, job in chosen]
+    days.ensure_days_of(opened.conn, [moment for _, moment in pairs])
     fresh = _new_runs(opened, pairs)
     apart = 1 if wanted.rate is None else SECOND // wanted.rate
-    keys = _keys(opened, wanted, chosen, jobs)
     reruns = [
         NewRerun(
             run=letter.run_id,
@@ -315,7 +316,7 @@ def _write(
             queue=wanted.queue or job.definition.queue,
             key=keys.get(letter.run_id),
         )
-        for n, (letter, (job, moment), (run, group)) in enumerate(
+        for n, ((letter, _), (job, moment), (run, group)) in enumerate(
             zip(chosen, pairs, fresh, strict=True)
         )
     ]
@@ -339,12 +340,14 @@ def _keys(
     wanted: Wanted,
     chosen: Sequence[Letter],
     jobs: dict[UUID, Job],
-) -> dict[UUID, str]:
-    """Return the concurrency keys that payloads fill, by the run that died.
+) -> tuple[dict[UUID, str], set[UUID]]:
+    """Return the concurrency keys that payloads fill, and those that fill none.
 
-    Letters are read only for jobs that have such a key, some payloads at a time.
+    By the runs that died. Letters are read only for jobs that have such a key, some
+    payloads at a time. Raises BadValue for one that is named and fills none.
     """
     keys: dict[UUID, str] = {}
+    unfit: set[UUID] = set()
     with_holes = [
         letter
         for letter in chosen
@@ -361,14 +364,18 @@ def _keys(
             try:
                 key = key_of(jobs[letter.job_id].definition, payloads[letter.run_id])
             except BadValue as error:
+                unfit.add(letter.run_id)
+                if wanted.ids is None:
+                    continue
+                place = f"ids.{wanted.ids.index(letter.run_id)}"
                 raise BadValue(
                     f"The run {letter.run_id} can't be run again as its job is now. "
                     f"{error.message}",
-                    field=error.field,
+                    field=place if wanted.payload is UNSET else error.field,
                 ) from None
             if key is not None:
                 keys[letter.run_id] = key
-    return keys
+    return keys, unfit
 
 
 def _new_runs(

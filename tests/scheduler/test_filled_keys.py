@@ -12,6 +12,7 @@ from apps.jobs.manual import run_now
 from apps.jobs.public import definition_fields
 from apps.jobs.rerun import Wanted, redrive, retry_run
 from apps.jobs.store import load_jobs
+from apps.runs.letters import LetterFilter
 from apps.tenants.actor import Actor
 from chrono.rules.errors import BadValue
 from chrono.rules.instants import MINUTE, SECOND, format_instant
@@ -264,6 +265,38 @@ def test_a_payload_that_does_not_fill_the_key_is_refused(leader: Leader):
     assert leader.count("chrono_run_input") == 1
     assert leader.count("chrono_timer") + leader.count("chrono_blocked") == 0
     retry_run(run, payload=of(5), now=leader.clock.moment)
+
+
+def test_a_letter_that_does_not_fill_the_key_keeps_no_other_back(leader: Leader):
+    job = by_hand(leader, overlap_policy="allow_all")
+    old, good = (
+        died(leader, job, NOON - n * MINUTE, payload)
+        for n, payload in ((1, {"old": True}), (2, of(2)))
+    )
+
+    def again(*, dry_run=False, **wanted):
+        return redrive(
+            Wanted(**wanted),
+            tenant=1,
+            dry_run=dry_run,
+            actor=BOSS,
+            now=leader.clock.moment,
+        )
+
+    with pytest.raises(BadValue, match=str(old)) as refused:
+        again(ids=(good, old), dry_run=True)
+    assert refused.value.field == "ids.1"
+    with pytest.raises(BadValue) as refused:
+        again(ids=(old,), payload={"old": 2})
+    assert refused.value.field == "payload"
+    for dry_run in (True, False):
+        found = again(filter=LetterFilter(), dry_run=dry_run)
+        assert [letter.run_id for letter in found.letters] == [good]
+    # Or who repeats a filter while there is more would do so for ever.
+    died(leader, job, NOON - 3 * MINUTE, {"old": True})
+    found = again(filter=LetterFilter(), limit=1)
+    assert (found.letters, found.more) == ((), False)
+    assert len(again(ids=(old,), payload=of(3)).runs) == 1
 
 
 def test_a_job_shows_its_key_as_it_was_written(leader: Leader):
