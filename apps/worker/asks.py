@@ -2,6 +2,8 @@
 
 The process waits for each answer. What one asked for that died is done all the same,
 under its lease, before its run is settled: the store is as a killed worker leaves it.
+Where the worker killed it, its run is settled after a while whatever is still not done:
+30 s behind a deadline or a cancel, a second when the worker stops.
 """
 
 import asyncio

@@ -41,6 +41,9 @@ HELD_FOR: Millis = SECOND
 """Until then the leader has heard which gates are shut."""
 GRACE_S = 5.0
 """How long a handler that was called off gets to end, before its run is settled."""
+ANSWERS_S = 30.0
+"""How long what a killed process asked for may take. Whoever keeps what was done tries
+for about as long while the database is away."""
 NOTHING: Mapping[uuid.UUID, Any] = MappingProxyType({})
 
 
@@ -136,11 +139,21 @@ class Executor:
             if not execution.settled and execution.ending is None:
                 execution.end(INTERRUPTION)
 
+    def kill(self) -> bool:
+        """Kill what runs in a process; return whether anything did.
+
+        Each run is settled as its process ends, behind all that this asked for.
+        """
+        found = False
+        for execution in self._seats:
+            if not execution.settled and execution.kill is not None:
+                execution.kill()
+                found = True
+        return found
+
     def give_up(self) -> None:
         """Hand back whatever still runs, stopped or not."""
         for execution in self._seats:
-            if execution.kill is not None:
-                execution.kill()
             self._finish(execution, INTERRUPTION)
 
     def abandon(self) -> None:
@@ -163,13 +176,18 @@ class Executor:
         if execution.settled:
             return
         if execution.kill is not None:
+            # Its call returns by that, behind all that its process asked for: else the
+            # next attempt could take over what is done, and do it again.
             execution.kill()
-        else:
-            facts = {"run": execution.lease.run_id, "job": execution.lease.job_id}
-            log.error(
-                "a handler does not stop; its seat is lost until it does",
-                extra={"facts": facts},
+            asyncio.get_running_loop().call_later(
+                ANSWERS_S, self._finish, execution, outcome
             )
+            return
+        facts = {"run": execution.lease.run_id, "job": execution.lease.job_id}
+        log.error(
+            "a handler does not stop; its seat is lost until it does",
+            extra={"facts": facts},
+        )
         self._finish(execution, outcome)
 
     async def _run(self, execution: Execution) -> None:

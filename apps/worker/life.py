@@ -42,7 +42,7 @@ from chrono.tasks import Registry
 log = logging.getLogger("chrono.worker")
 
 CANCEL_GRACE_S = 1.0
-"""How long handlers that were called off get to end."""
+"""How long handlers that were called off get to end, and those that were killed."""
 SETTLE_RESERVE_S = 3.0
 """What is kept of the drain for the last settles."""
 
@@ -211,7 +211,7 @@ class Life:
 
     async def _empty(self, executor: Executor, hurry: asyncio.Event) -> None:
         """Wait for the handlers; after a while call them off and hand back the rest."""
-        patience = self._config.drain_s - SETTLE_RESERVE_S - CANCEL_GRACE_S
+        patience = self._config.drain_s - SETTLE_RESERVE_S - 2 * CANCEL_GRACE_S
         empty = asyncio.ensure_future(self._seats.wait_empty())
         hurried = asyncio.ensure_future(hurry.wait())
         try:
@@ -223,6 +223,8 @@ class Life:
             if not empty.done():
                 executor.call_off()
                 await asyncio.wait([empty], timeout=CANCEL_GRACE_S)
+                if executor.kill():
+                    await asyncio.wait([empty], timeout=CANCEL_GRACE_S)
                 executor.give_up()
         finally:
             empty.cancel()

@@ -54,11 +54,13 @@ def effects(tmp_path):
     return Effects(tmp_path)
 
 
-def job(conn, name, effects, *, waits=False, **payload):
+def job(conn, name, effects, *, waits=False, timeout=None, **payload):
     payload |= {"file": str(effects.file)}
     if waits:
         payload["wait"] = str(effects.wait)
     target = {"kind": "task", "name": name}
+    if timeout is not None:
+        target["timeout"] = timeout
     return make_job(conn, target=target, payload=payload, retry_policy=FAST)
 
 
@@ -122,6 +124,32 @@ def test_what_was_asked_before_a_process_is_killed_is_kept_before_its_run_is_set
     rows = settled(conn, 2)
     assert [row[4] for row in rows if row[0] == run] == [[{"charged": [1]}] * 2]
     assert effects.attempts() == [1]
+    stopped(process)
+
+
+def test_who_is_killed_at_its_deadline_is_settled_behind_what_it_asked_too(
+    worker, conn, connect, effects
+):
+    [run] = make_ready(conn, job(conn, "pay", effects, waits=True, timeout="3s"))
+    process = worker()
+    pid = effects.pid()
+    slow = connect(autocommit=False)
+    slow.execute("SELECT FROM chrono_once FOR UPDATE")
+    effects.go_on()
+    wait_for(lambda: is_held_up(conn))
+    # Nobody answers it, so it does not end when it is called off.
+    wait_for(lambda: gone(pid), timeout=20)
+    target = {"kind": "task", "name": "neighbour"}
+    [other] = make_ready(conn, make_job(conn, target=target))
+    assert settled(conn)[0][0] == other
+    assert count(conn, "lease") == 1
+    slow.commit()
+    offered_again(conn, run, 2)
+    rows = settled(conn, 2)
+    assert [row[4] for row in rows if row[0] == run] == [[{"charged": [1]}] * 2]
+    assert effects.attempts() == [1]
+    rows = conn.execute("SELECT reason FROM chrono_attempt").fetchall()
+    assert rows == [(Reason.TIMED_OUT,)]
     stopped(process)
 
 

@@ -43,7 +43,7 @@ class ProcessCall:
         execution.stop = child.cancel
 
         def kill() -> None:
-            # Its run is settled right behind this.
+            # Its run may be settled before its end is heard.
             _keep_output(execution, child)
             child.kill()
 
