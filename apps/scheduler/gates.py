@@ -223,10 +223,21 @@ class Gatekeeper:
         gates = [gate for gate in map(parse_gate, keys) if gate is not None]
         for gate in gates:
             self._met.setdefault(gate.shared, set()).add(gate.key)
+        limits = [gate for gate in gates if gate.reason in LIMITS]
         for gate in gates:
-            if not self._gates.is_shut(gate):
-                fired.count(self._admit(gate, moment))
-        self._limits |= any(gate.reason in LIMITS for gate in gates)
+            if gate.reason not in LIMITS and not self._gates.is_shut(gate):
+                fired.count(
+                    _ADMIT[gate.reason](
+                        self._conn,
+                        gate=gate,
+                        limit=MOST_RUNS,
+                        into=moment.slice,
+                        now=moment.override,
+                    )
+                )
+        if limits:
+            fired.count(self._admit(limits, moment))
+            self._limits = True
         if len(keys) == MOST_AT_ONCE:
             self._after, self._next_walk = keys[-1], moment.now
             return
@@ -235,25 +246,30 @@ class Gatekeeper:
         self._after, self._limits = "", False
         self._known, self._met = self._met, {}
 
-    def _admit(self, gate: Gate, moment: Moment) -> list[str | None]:
-        into, now = moment.slice, moment.override
-        if gate.reason not in LIMITS:
-            admit = _ADMIT[gate.reason]
-            return admit(self._conn, gate=gate, limit=MOST_RUNS, into=into, now=now)
-        limit = limit_of(gate)
+    def _admit(self, gates: Sequence[Gate], moment: Moment) -> list[str | None]:
+        """Let in by gates of limits, in one transaction: a commit each would cost more.
+
+        Each is counted in a statement of its own, whose snapshot is younger than all
+        their locks.
+        """
+        queues: list[str | None] = []
         with self._conn.transaction():
-            if not store.try_gate(self._conn, gate=gate):
-                return []
-            if gate.reason is Reason.RATE_LIMIT:
-                return store.admit_rate(
-                    self._conn, gate=gate, limit=limit, into=into, now=now
-                )
-            alike = self._met[gate.shared] | self._known.get(gate.shared, set())
-            return store.admit_concurrency(
-                self._conn,
-                gate=gate,
-                limit=limit.limit,
-                rivals=alike - {gate.key},
-                into=into,
-                now=now,
+            for gate in store.try_gates(self._conn, gates=gates):
+                queues += self._admit_by(gate, moment)
+        return queues
+
+    def _admit_by(self, gate: Gate, moment: Moment) -> list[str | None]:
+        into, now, limit = moment.slice, moment.override, limit_of(gate)
+        if gate.reason is Reason.RATE_LIMIT:
+            return store.admit_rate(
+                self._conn, gate=gate, limit=limit, into=into, now=now
             )
+        alike = self._met[gate.shared] | self._known.get(gate.shared, set())
+        return store.admit_concurrency(
+            self._conn,
+            gate=gate,
+            limit=limit.limit,
+            rivals=alike - {gate.key},
+            into=into,
+            now=now,
+        )

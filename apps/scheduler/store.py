@@ -56,7 +56,7 @@ _SQL = {
         "admit_resumed",
         "admit_concurrency",
         "admit_rate",
-        "try_gate",
+        "try_gates",
         "close_circuit",
     )
 }
@@ -741,14 +741,16 @@ def admit_resumed(
     return [queue for (queue,) in rows]
 
 
-def try_gate(conn: Connection, *, gate: Gate) -> bool:
-    """Take a gate's lock until the transaction ends; return whether it was free.
+def try_gates(conn: Connection, *, gates: Iterable[Gate]) -> list[Gate]:
+    """Take gates' locks until the transaction ends; return those that were free.
 
-    Gates that count together have one.
+    Gates that count together have one. Nobody waits, so their order is all the same.
     """
-    params = {"class": GATE_LOCKS, "shared": gate.shared}
-    [(taken,)] = _SQL["try_gate"].run(conn, params)
-    return bool(taken)
+    wanted = list(gates)
+    shared = sorted({gate.shared for gate in wanted})
+    rows = _SQL["try_gates"].run(conn, {"class": GATE_LOCKS, "shared": shared})
+    free = {text for (text,) in rows}
+    return [gate for gate in wanted if gate.shared in free]
 
 
 def admit_concurrency(

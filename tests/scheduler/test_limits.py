@@ -391,7 +391,7 @@ def test_two_keepers_at_once_let_in_no_more_than_may(
 
     def admit(conn, gate):
         with conn.transaction():
-            if not store.try_gate(conn, gate=gate):
+            if not store.try_gates(conn, gates=[gate]):
                 return 0
             found = store.admit_concurrency(
                 conn,
@@ -412,11 +412,30 @@ def test_two_keepers_at_once_let_in_no_more_than_may(
     assert busy(leader) == 4
     with connect_hot(dsn, name="test keeper") as keeper:
         with leader.conn.transaction():
-            assert store.try_gate(leader.conn, gate=alike[0])
+            assert store.try_gates(leader.conn, gates=alike[:1])
             assert not any(admit(keeper, gate) for gate in alike)
             with keeper.transaction():
-                assert not store.try_gate(keeper, gate=alike[-1])
+                assert not store.try_gates(keeper, gates=alike[-1:])
         assert not any(admit(keeper, gate) for gate in alike)
+
+
+def test_a_walk_lets_in_by_many_keys_at_once_but_by_those_that_another_has(
+    leader: Leader, dsn
+):
+    """In one transaction: one for each key costs the keeper twice as much."""
+    for n in range(5):
+        once(leader, f"job-{n}", concurrency_key=f"of {n}")
+    held = parse_gate("concurrency_limit/1/1/of 2")
+    assert held is not None
+    with connect_hot(dsn, name="test keeper") as other, other.transaction():
+        assert store.try_gates(other, gates=[held]) == [held]
+        leader.run_to(NOON + 1500)
+        assert gates(leader) == [held.key]
+        assert leader.count("chrono_ready") == 4
+    leader.run_to(NOON + 3 * SECOND)
+    assert leader.count("chrono_ready") == 5
+    found = leader.conn.execute("SELECT count(*) FROM chrono_pass GROUP BY xmin::text")
+    assert sorted(found.fetchall()) == [(1,), (4,)]
 
 
 def test_passes_that_nobody_counts_any_more_are_forgotten(leader: Leader):
