@@ -17,7 +17,6 @@ from apps.scheduler.cache import START, Cache, Definition, Entry, Key
 from apps.scheduler.store import Cursor, RevisionRow, Term, TimerRow
 from chrono.rules import jitter, overlap, policy
 from chrono.rules.catchup import LATE
-from chrono.rules.errors import ChronoError
 from chrono.rules.instants import Millis
 from chrono.rules.keys import is_extra, run_id
 from chrono.rules.overlap import Check
@@ -359,10 +358,10 @@ def _definition(row: RevisionRow) -> Definition | None:
         schedule = resolve(_schedule(row.schedule), row.job_id)
         policies, filled = _policy(row.policy)
         overlaps = policy.overlap_from_name(row.overlap_policy)
-    except ChronoError as error:
-        log.error(
-            "job %s revision %s can't be read: %s", row.job_id, row.revision, error
-        )
+    except Exception:
+        # Whatever is wrong with one row, as a number of 5,000 digits, which is fit for
+        # jsonb and not for Python: the other jobs fire.
+        log.exception("job %s revision %s can't be read", row.job_id, row.revision)
         return None
     return Definition(
         schedule=schedule,

@@ -3,6 +3,7 @@
 import uuid
 
 import psycopg
+import pytest
 
 from apps.jobs.commands import change_job, pause_job, resume_job
 from apps.jobs.definition import parse_definition
@@ -187,15 +188,30 @@ def test_a_deposed_leader_fires_nothing_and_lets_go(leader: Leader) -> None:
     assert not leader.dispatcher.cache.held
 
 
-def test_a_definition_that_cannot_be_read_stops_nobody_else(leader: Leader) -> None:
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("schedule", "{}"),
+        ("schedule", '{"interval": 1e5000}'),  # More digits than Python reads.
+        ("policy", '{"max_concurrent_runs": 1e5000}'),
+        ("policy", "7"),
+    ],
+)
+def test_a_definition_that_cannot_be_read_stops_nobody_else_and_is_told(
+    leader: Leader, caplog: pytest.LogCaptureFixture, column: str, value: str
+) -> None:
     bad = leader.create("bad", interval="1s")
     good = leader.create("good", interval="1s")
     leader.conn.execute(
-        "UPDATE chrono_job_revision SET schedule = '{}' WHERE job_id = %s", [bad]
+        f"UPDATE chrono_job_revision SET {column} = %s::jsonb WHERE job_id = %s",
+        [value, bad],
     )
-    leader.run_to(NOON + 2 * SECOND)
+    with caplog.at_level("ERROR", logger="chrono.scheduler"):
+        leader.run_to(NOON + 2 * SECOND)
     assert leader.fired(bad) == []
     assert NOON + SECOND in leader.fired(good)
+    told = {record.getMessage() for record in caplog.records}
+    assert told == {f"job {bad} revision 1 can't be read"}
 
 
 def test_a_slice_that_is_being_emptied_holds_no_leader_up(
