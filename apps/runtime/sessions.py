@@ -6,7 +6,9 @@
 * ``fire``: a hot one that waits for a lock no longer than a fire may be late.
 * ``leader``: holds the advisory locks of leadership and nothing else. Its timeouts
   end the session of a paused or cut-off process within 4 s, which frees its locks.
-* ``listener``: LISTEN and NOTIFY.
+* ``listener``: LISTEN.
+* ``voice``: NOTIFY, whose commits wait for one another: whoever fires meanwhile must
+  not wait long for a hint.
 * ``upkeep``: table upkeep with short lock timeouts.
 
 Hot, firing, leader and listener sessions need Postgres itself: a pooler in transaction
@@ -82,6 +84,7 @@ UPKEEP = {
     "lock_timeout": "200",
 }
 LISTENER = NETWORK
+VOICE = {**NETWORK, "statement_timeout": "200", "lock_timeout": "200"}
 
 # Settings that a server of 15 or 16 does not know yet.
 SINCE = {"transaction_timeout": 170000}
@@ -139,8 +142,13 @@ def connect_leader(url: str, *, name: str) -> Connection:
 
 
 def connect_listener(url: str, *, name: str) -> Connection:
-    """Return a session for LISTEN and NOTIFY."""
+    """Return a session for LISTEN."""
     return connect(url, name=name, settings=LISTENER, direct=True)
+
+
+def connect_voice(url: str, *, name: str) -> Connection:
+    """Return a session for NOTIFY, which waits for nobody for long."""
+    return connect(url, name=name, settings=VOICE, direct=True)
 
 
 def connect_upkeep(url: str, *, name: str) -> Connection:

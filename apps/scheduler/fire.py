@@ -82,7 +82,7 @@ class Holds(Protocol):
 
 
 type Tell = Callable[[set[str]], None]
-"""Says that runs became ready in these queues."""
+"""Says that runs became ready in these queues; raises ``psycopg.Error`` if it can't."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,11 @@ class Gun:
         fired: Fired,
         progress: Callable[[], None],
     ) -> None:
-        """Fire one piece after the other, each aimed while the one before is fired."""
+        """Fire one piece after the other, each aimed while the one before is fired.
+
+        Once workers could not be told they are told no more here: the step's end does.
+        """
+        told = True
         for bucket, piece in pieces:
             shot = self._aim(bucket, piece, moment, fired)
             landed = self._land(moment, fired)
@@ -171,12 +175,22 @@ class Gun:
                 self._launch(shot)
             for before, firing in landed:
                 self._conclude(before, firing, moment, fired)
-            if fired.queues:  # Workers begin while the rest is fired.
-                self._tell(fired.queues)
-                fired.queues = set()
+            if fired.queues and told:  # Workers begin while the rest is fired.
+                told = self._told(fired.queues)
+                fired.queues = set() if told else fired.queues
             progress()
         self._settle(moment, fired)
         progress()
+
+    def _told(self, queues: set[str]) -> bool:
+        """Tell of these queues; return False where that fails: a notice is a hint."""
+        try:
+            self._tell(queues)
+        except psycopg.Error as error:
+            why = str(error).partition("\n")[0]
+            log.warning("workers are told once all is fired: %s", why)
+            return False
+        return True
 
     def _launch(self, shot: Shot) -> None:
         """Have another thread send a shot; return once it is about to."""

@@ -17,6 +17,7 @@ from apps.runtime.sessions import (
     connect_leader,
     connect_listener,
     connect_upkeep,
+    connect_voice,
 )
 from apps.scheduler.cache import Cache
 from apps.scheduler.dispatcher import CATCHUP_RATE, Dispatcher
@@ -86,9 +87,7 @@ class Scheduler:
             notify.listen(ear, notify.JOBS, notify.LEADERSHIP, notify.GATES)
             # A session of its own: a notice that came with the answer to a statement
             # would not be seen on the socket.
-            mouth = stack.enter_context(
-                connect_listener(self._url, name="chrono voice")
-            )
+            mouth = stack.enter_context(connect_voice(self._url, name="chrono voice"))
             voice = notify.Voice(mouth)
             clock = self._ask_the_time(hot)
             if self.waiter.stopping.is_set():

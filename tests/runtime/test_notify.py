@@ -1,13 +1,14 @@
 """Notices: heard by whom they are for, spaced, merged, and never too long."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 from apps.runtime import notify, store
 from apps.runtime.notify import JOBS, LEADERSHIP, LONGEST, READY, Voice
-from apps.runtime.sessions import Connection, connect_listener
+from apps.runtime.sessions import Connection, connect_voice
 from tests.support import pg
 
 
@@ -32,7 +33,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Time:
 @pytest.fixture
 def conn(dsn: str) -> Iterator[Connection]:
     """A session to speak on."""
-    with connect_listener(dsn, name="test voice") as conn:
+    with connect_voice(dsn, name="test voice") as conn:
         yield conn
 
 
@@ -143,6 +144,36 @@ def test_a_notice_that_came_with_an_own_statement_is_kept_until_heard(
     assert notify.hear(conn) == [JOBS]
 
 
+def test_who_speaks_waits_for_no_lock_and_says_it_a_second_later(
+    conn: Connection,
+    heard: Heard,
+    second_connection: pg.Connection,
+    passing: Time,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries, send = [], store.notify
+
+    def behind_others(conn: Connection, **words: Any) -> None:
+        # Commits of notices wait for one another by a lock that no statement takes.
+        tries.append(words)
+        conn.execute("SELECT pg_advisory_lock(7)")
+        conn.execute("SELECT pg_advisory_unlock(7)")
+        send(conn, **words)
+
+    monkeypatch.setattr(store, "notify", behind_others)
+    voice = Voice(conn)
+    second_connection.execute("SELECT pg_advisory_lock(7)")
+    voice.say(READY, ["a"])
+    second_connection.execute("SELECT pg_advisory_unlock(7)")
+    passing.seconds += 0.5
+    voice.say(READY, ["b"])
+    assert (len(tries), heard()) == (1, [])
+    assert voice.flush_in() == pytest.approx(0.5)
+    passing.seconds += 0.5
+    voice.flush()
+    assert heard() == [(READY, "a,b")]
+
+
 def test_a_full_queue_of_the_server_is_said_once_and_stops_nobody(
     conn: Connection,
     heard: Heard,
@@ -163,7 +194,7 @@ def test_a_full_queue_of_the_server_is_said_once_and_stops_nobody(
         assert heard() == []
         passing.seconds += 1
         voice.say(READY, ["b"])
-        assert heard() == [(READY, "b")]
+        assert heard() == [(READY, "a,b")]
     assert [record.message for record in caplog.records] == [
-        "notices are not sent: the server's queue of them is full"
+        "notices are not sent: the queue is full"
     ] * 2

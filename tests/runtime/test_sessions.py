@@ -17,6 +17,7 @@ from apps.runtime.sessions import (
     SINCE,
     TCP_ONLY,
     UPKEEP,
+    VOICE,
     Connection,
     PooledSession,
     ServerTooOld,
@@ -27,6 +28,7 @@ from apps.runtime.sessions import (
     connect_leader,
     connect_listener,
     connect_upkeep,
+    connect_voice,
 )
 from tests.support.relay import INVENTED_PID, pooled
 
@@ -37,6 +39,7 @@ KINDS = [
     (connect_leader, LEADER),
     (connect_listener, LISTENER),
     (connect_upkeep, UPKEEP),
+    (connect_voice, VOICE),
 ]
 DOORS = [door for door, _ in KINDS]
 

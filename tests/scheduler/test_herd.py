@@ -9,6 +9,8 @@ import pytest
 
 from apps.jobs.commands import change_job
 from apps.jobs.definition import parse_definition
+from apps.runtime import notify
+from apps.runtime.sessions import connect_voice
 from apps.scheduler import fire, store
 from tests.scheduler.conftest import NOON, Leader
 
@@ -65,6 +67,29 @@ def test_workers_are_told_while_the_rest_is_fired(leader: Leader, dsn: str) -> N
     assert [queues for queues, _ in told] == [{"default"}] * 3
     assert 5 <= told[0][1] < HERD
     # Of the last ones the step tells.
+    assert (step.readied, step.queues) == (HERD, {"default"})
+
+
+def test_a_voice_that_is_lost_in_mid_herd_keeps_nothing_from_firing(
+    leader: Leader, dsn: str
+) -> None:
+    with connect_voice(dsn, name="test voice") as conn:
+
+        def tell(queues: set[str]) -> None:
+            told.append(queues)
+            end(dsn, conn.info.backend_pid)
+            voice.say(notify.READY, queues)
+
+        told: list[set[str]] = []
+        voice = notify.Voice(conn)
+        leader.begin_anew(tell=tell)
+        herd(leader)
+        leader.run_to(NOON + 9 * SECOND)
+        leader.clock.moment = NOON + 10 * SECOND
+        step = leader.dispatcher.step()
+    assert told == [{"default"}]
+    assert leader.count("chrono_ready") == HERD
+    # The step tells of all of them, and meets what is wrong.
     assert (step.readied, step.queues) == (HERD, {"default"})
 
 
@@ -129,8 +154,7 @@ def test_a_session_that_ends_in_mid_herd_is_told_once_and_nothing_is_half_done(
 
     def end_session() -> None:
         if len(sent) == 2:
-            with psycopg.connect(dsn, autocommit=True) as other:
-                other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+            end(dsn, pid)
 
     sent = watch(monkeypatch, end_session)
     herd(leader)
@@ -144,6 +168,12 @@ def test_a_session_that_ends_in_mid_herd_is_told_once_and_nothing_is_half_done(
             "(SELECT count(*) FROM chrono_occurrence)"
         ).fetchall()
     assert ready == decided == 10
+
+
+def end(dsn: str, pid: int) -> None:
+    """End somebody's session; return once it is over."""
+    with psycopg.connect(dsn, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
 
 
 def watch[T](monkeypatch: pytest.MonkeyPatch, look: Callable[[], T]) -> list[T]:
