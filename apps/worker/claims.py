@@ -18,7 +18,7 @@ from apps.worker.gates import Gates
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses, wait_within
 from apps.worker.seats import Seats
-from apps.worker.targets import Key, Targets, is_task, read
+from apps.worker.targets import Key, New, Targets, is_task, read
 from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.keys import is_extra
@@ -122,7 +122,7 @@ class _Claimed:
     """What a claim brought, and what is needed to execute it."""
 
     leases: list[Lease]
-    targets: dict[Key, Written]
+    targets: dict[Key, New]
     own: Own
     missed: dict[uuid.UUID, Missed]
     checkpoints: dict[uuid.UUID, object]
@@ -230,7 +230,7 @@ class Claimer:
             targets = store.load_targets(conn, revisions=missing) if missing else {}
             return _Claimed(
                 leases=leases,
-                targets=targets,
+                targets=self._targets.read(targets),
                 own=own,
                 missed=load_missed(conn, leases, now=self._clock.now()),
                 checkpoints=load_checkpoints(

@@ -23,9 +23,12 @@ MOST = 50_000
 HEAVIEST = 64 * 1024 * 1024
 MOST_SHARED = 1_000
 HEAVIEST_SHARED = 4_096
-"""A heavier target is a job's own: few others are written alike."""
+"""A target that is heavier, written or ready, is a job's own: few others are written
+alike."""
 
 Key = tuple[uuid.UUID, int]
+New = tuple[Written, Target | None]
+"""A target as it is written and as it was read; None where it need not be read."""
 
 _USUAL = RetryPolicy()
 _USUAL_WRITTEN = to_json(_USUAL)
@@ -83,6 +86,11 @@ def read(key: Key, written: Written) -> Target:
     )
 
 
+def is_light(written: Written) -> bool:
+    """Return whether a target is written so shortly that jobs may share it."""
+    return len(written.target) + len(written.payload or "") <= HEAVIEST_SHARED
+
+
 def is_task(target: Target) -> bool:
     """Return whether a target, checked or not, is a function in a worker."""
     fields: object = target.target
@@ -119,13 +127,33 @@ class Targets:
             }
         )
 
-    def learn(self, found: Mapping[Key, Written]) -> None:
-        """Make these targets ready and keep them."""
+    def read(self, found: Mapping[Key, Written]) -> dict[Key, New]:
+        """Read those of these targets that no other is ready for; takes long.
+
+        May be called from any thread.
+        """
+        new: dict[Key, New] = {}
+        begun: set[Written] = set()
         for key, written in found.items():
-            prepared = self._shared.get(written)
+            if not is_light(written):
+                new[key] = written, read(key, written)
+            elif written in begun or written in self._shared:
+                new[key] = written, None
+            else:
+                begun.add(written)
+                new[key] = written, read(key, written)
+        return new
+
+    def learn(self, found: Mapping[Key, New]) -> None:
+        """Make these targets ready and keep them."""
+        for key, (written, target) in found.items():
+            light = is_light(written)
+            prepared = self._shared.get(written) if light else None
             if prepared is None:
-                prepared = self.prepare(read(key, written))
-                self._share(written, prepared)
+                # What was shared a moment ago may have been let go of since.
+                prepared = self.prepare(target or read(key, written))
+                if light:
+                    self._share(written, prepared)
             self._kept[key] = prepared
             self._weight += prepared.weight
             self.any_takes_context |= prepared.takes_context
@@ -135,7 +163,7 @@ class Targets:
 
         May be called from any thread.
         """
-        prepared = self._shared.get(written)
+        prepared = self._shared.get(written) if is_light(written) else None
         if prepared is None:
             return '"task"' in written.target
         return prepared.takes_context

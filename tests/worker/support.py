@@ -31,8 +31,8 @@ class Running:
         self._started = threading.Event()
         self._clean: bool | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._main, daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._main, daemon=True)
+        self.thread.start()
         self._started.wait(5)
 
     def _main(self) -> None:
@@ -53,8 +53,8 @@ class Running:
 
     def result(self, timeout: float = 10) -> bool:
         """Return whether it ended clean; raise what it raised."""
-        self._thread.join(timeout)
-        assert not self._thread.is_alive(), "the worker is still at work"
+        self.thread.join(timeout)
+        assert not self.thread.is_alive(), "the worker is still at work"
         if self._error is not None:
             raise self._error
         assert self._clean is not None
