@@ -75,6 +75,10 @@ class Dispatcher:
         self._next_heads: Millis = 0
         self._next_shares: Millis = 0
 
+    def close(self) -> None:
+        """Let go of its thread; nothing may be fired any more."""
+        self._gun.close()
+
     def adopt(self, terms: Iterable[Term]) -> None:
         """Lead these partitions from now on; what is due comes with the next step."""
         terms = list(terms)

@@ -64,7 +64,7 @@ class Decision:
 
 
 class Holds(Protocol):
-    """Knows which gates of many jobs are shut."""
+    """Which gates of many jobs are shut: :class:`apps.scheduler.gates.Gates`."""
 
     @property
     def any_shut(self) -> bool:
@@ -76,7 +76,8 @@ class Holds(Protocol):
     ) -> list[tuple[Entry, Decision]]:
         """Have decisions held whose run may go by its job, but whose gate is shut.
 
-        Asks the database where any is shut.
+        Asks the database for what jobs call that it does not know, while a circuit is
+        open.
         """
         ...
 
@@ -123,6 +124,11 @@ class Gun:
         self._places = Places(conn)
         self._hand: ThreadPoolExecutor | None = None
         self._flight: Flight | None = None
+
+    def close(self) -> None:
+        """Let go of the thread that sends a herd."""
+        if self._hand is not None:
+            self._hand.shutdown()
 
     def fire(
         self, entries: Iterable[Entry], moment: Moment, progress: Callable[[], None]

@@ -82,11 +82,9 @@ class Gates:
     ) -> list[tuple[Entry, Decision]]:
         """Return the decisions with those held whose gate is shut.
 
-        Costs nothing while none is; else it reads what is called by jobs that it has
-        not seen since the first was shut.
+        While a circuit is open, this reads what is called by jobs that it has not seen
+        since the first was.
         """
-        if not self.any_shut:
-            return list(decided)
         if self.circuits:
             self._learn([e for e, d in decided if d.skip is None and d.gate is None])
         return [

@@ -99,6 +99,7 @@ class Scheduler:
                 tell=partial(voice.say, notify.READY),
                 catchup_rate=self._rate,
             )
+            stack.callback(dispatcher.close)
             upkeep = Upkeep(
                 lambda: connect_upkeep(self._url, name="chrono upkeep"),
                 clock,

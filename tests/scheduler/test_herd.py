@@ -51,6 +51,16 @@ def test_another_thread_sends_all_that_is_more_than_a_batch(
     assert threading.current_thread() not in senders
 
 
+def test_one_that_is_closed_leaves_no_thread(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    senders = watch(monkeypatch, threading.current_thread)
+    herd(leader)
+    leader.run_to(NOON + 10 * SECOND)
+    leader.dispatcher.close()
+    assert not [thread for thread in senders if thread.is_alive()]
+
+
 def test_workers_are_told_while_the_rest_is_fired(leader: Leader, dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as other:
 
