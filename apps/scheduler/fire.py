@@ -106,6 +106,18 @@ class Flight:
     firing: Future[store.Firing]
 
 
+def send(conn: Connection, *, bucket: str, batch: dict[str, Any]) -> store.Firing:
+    """Have the database fire a batch of one bucket, row by row where it has to be.
+
+    ``batch`` and what is raised are those of :func:`store.fire_if_held`.
+    """
+    try:
+        return store.fire_undecided(conn, bucket=bucket, batch=batch)
+    except psycopg.errors.UniqueViolation:
+        # Somebody decided an instant of it before, or planned the next one.
+        return store.fire_if_held(conn, bucket=bucket, batch=batch)
+
+
 class Gun:
     """Fires due entries that are not missed.
 
@@ -204,11 +216,11 @@ class Gun:
             self._hand = ThreadPoolExecutor(1, thread_name_prefix="chrono fire")
         begun = Event()
 
-        def send() -> store.Firing:
+        def sending() -> store.Firing:
             begun.set()
-            return self._send(shot)
+            return send(self._conn, bucket=shot.bucket, batch=shot.batch)
 
-        firing = self._hand.submit(send)
+        firing = self._hand.submit(sending)
         # Else it would wait for its turn while this one computes, for up to 5 ms.
         begun.wait()
         self._flight = Flight(shot=shot, firing=firing)
@@ -232,7 +244,8 @@ class Gun:
         shot = self._aim(bucket, entries, moment, fired)
         if shot is None:
             return
-        firing = self._result(shot, partial(self._send, shot), moment, fired)
+        sending = partial(send, self._conn, bucket=shot.bucket, batch=shot.batch)
+        firing = self._result(shot, sending, moment, fired)
         if firing is not None:
             self._conclude(shot, firing, moment, fired)
 
@@ -284,16 +297,6 @@ class Gun:
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             self._fire_halves(shot.bucket, entries, moment, fired, error)
         return None
-
-    def _send(self, shot: Shot) -> store.Firing:
-        """Have the database fire a shot, row by row where it has to be."""
-        try:
-            return store.fire_undecided(
-                self._conn, bucket=shot.bucket, batch=shot.batch
-            )
-        except psycopg.errors.UniqueViolation:
-            # Somebody decided an instant of it before, or planned the next one.
-            return store.fire_if_held(self._conn, bucket=shot.bucket, batch=shot.batch)
 
     def _put_off(self, entries: list[Entry], moment: Moment) -> None:
         """Upkeep has a table that was to be asked: it gives it back in no time."""

@@ -1,6 +1,5 @@
 """What the actors act in: jobs and timers laid into tables, and their statements."""
 
-import contextlib
 import itertools
 import uuid
 from collections.abc import Iterable, Sequence
@@ -8,12 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import psycopg
-
 from apps.runs import store as runs
 from apps.runs import worker_store
 from apps.runs.settle import settle
 from apps.runtime.sessions import connect_hot, connect_upkeep
+from apps.scheduler import fire
 from apps.scheduler import store as scheduler
 from apps.scheduler.store import Firing, Missing, Term, TimerRow
 from apps.timers import store as timers
@@ -88,10 +86,8 @@ class Leader:
     def shoot(self, batch: dict[str, Any], bucket: int) -> Firing:
         """Send a batch that was aimed before, as the product does."""
         table = self.world.table(bucket)
-        if not self.world.row_by_row:
-            with contextlib.suppress(psycopg.errors.UniqueViolation):
-                return scheduler.fire_undecided(self.conn, bucket=table, batch=batch)
-        return scheduler.fire_if_held(self.conn, bucket=table, batch=batch)
+        shoot = scheduler.fire_if_held if self.world.row_by_row else fire.send
+        return shoot(self.conn, bucket=table, batch=batch)
 
     def aim(
         self,
