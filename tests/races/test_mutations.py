@@ -628,7 +628,6 @@ ROW_BY_ROW = (
     "a run is made only where the ledger took its occurrence",
     "of two timers of an instant in one batch one fires",
     "prev moves on only where something was fired",
-    "a timer is found by its instant, too",
 )
 """What breaks these rules' scenarios fire_undecided leaves to fire_if_held."""
 MUTATIONS += [
