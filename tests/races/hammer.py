@@ -34,9 +34,11 @@ from apps.runs.cancel import cancel
 from apps.runs.settle import settle
 from apps.runs.store import Lease, Settlement
 from apps.runs.sweep import rescue
+from apps.runtime.arrays import int8s
 from apps.runtime.clock import DatabaseClock
 from apps.runtime.sessions import connect_hot, connect_upkeep
 from apps.runtime.store import read_clock
+from apps.scheduler import fire
 from apps.scheduler import store as scheduler
 from apps.scheduler.dispatcher import Dispatcher
 from apps.timers import buckets
@@ -51,6 +53,9 @@ from tests.support.definitions import definition
 from tests.support.pg import Connection
 
 JOBS = 250
+BATCH = 5
+"""So many timers are fired by a statement: most of what is due takes several."""
+FULL = int8s(range(BATCH))
 QUEUES = ("left", "right")
 INTERVALS = (1, 1, 2, 3, 5)
 DEAD_AFTER: Millis = 900
@@ -143,6 +148,8 @@ class Actor(threading.Thread):
         execute = conn.execute
 
         def hesitate(text: Any, *args: Any, **options: Any) -> Any:
+            if threading.current_thread() is not self and args[0]["ns"] == FULL:
+                self.count("full batches sent by another thread")
             if self.lot.random() > chance or not any(w in str(text) for w in words):
                 return execute(text, *args, **options)
             execute("BEGIN")
@@ -169,6 +176,7 @@ class Leader(Actor):
         self.dispatcher = Dispatcher(
             self.conn, DatabaseClock(self.conn), catchup_rate=CATCHUP_RATE
         )
+        stack.callback(self.dispatcher.close)
         self.hesitant(
             self.conn,
             (
@@ -540,6 +548,7 @@ def hammer(url: str, *, seed: int, seconds: float) -> tuple[list[str], Counter[s
         mock.patch.object(rotation, "OLD", 300),
         mock.patch.object(rotation, "BACK_OFF", 500),
         mock.patch.object(catchup, "LATE", LATE),
+        mock.patch.object(fire, "BATCH", BATCH),
     ):
         conn.execute(verdict.LOG)
         days.ensure_days(conn, now=int(read_clock(conn)))

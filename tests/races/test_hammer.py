@@ -16,6 +16,7 @@ def test_nothing_is_lost_doubled_or_stale_under_a_hammer(database: str) -> None:
         "oracle: occurrences",
         "auditor: snapshots",
         "leader: takeovers",
+        "leader: full batches sent by another thread",
         "worker: deaths",
         "canceller: cancelled",
         "upkeep: far moved",
