@@ -53,7 +53,7 @@ from tests.support.definitions import definition
 from tests.support.pg import Connection
 
 JOBS = 250
-BATCH = 5
+BATCH = 12
 """So many timers are fired by a statement: most of what is due takes several."""
 FULL = int8s(range(BATCH))
 QUEUES = ("left", "right")
