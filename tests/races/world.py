@@ -59,7 +59,8 @@ class Leader:
 
     def load(self, *parts: int, before: Millis | None = None) -> list[TimerRow]:
         """Return what is due in these partitions, now unless told, earliest first."""
-        until = self.world.now() if before is None else before
+        # What is due in this very millisecond is due.
+        until = self.world.now() + 1 if before is None else before
         rows = scheduler.load_timers(
             self.conn,
             after=dict.fromkeys(parts, scheduler.cursor_at(0)),
