@@ -35,13 +35,11 @@ django.setup()
 
 import psycopg  # noqa: E402  (needs the settings above)
 
-from apps.runs import days  # noqa: E402
-from apps.runtime.sessions import connect_upkeep  # noqa: E402
-from apps.timers import buckets  # noqa: E402
 from benchmarks.rig import (  # noqa: E402
     ROOT,
     Rig,
     environment,
+    make_room,
     now_ms,
     rig,
     seed_one_shots,
@@ -309,12 +307,9 @@ def _calls(conn: psycopg.Connection[Any]) -> int:
 def web(bench: Rig, *, history: int = 0) -> Iterator[Web]:
     """Yield a live web process on a database with a history, if it shall have one."""
     with bench.database() as url, psycopg.connect(url, autocommit=True) as conn:
-        with connect_upkeep(url, name="bench") as upkeep:
-            now = now_ms(conn)
-            buckets.ensure_buckets(upkeep, now=now)
-            days.ensure_days(upkeep, now=now)
+        make_room(url, conn)
         if history:
-            _write_history(conn, history, now=now)
+            _write_history(conn, history, now=now_ms(conn))
         env = {
             **environment(url),
             "DEBUG": "1",

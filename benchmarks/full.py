@@ -32,12 +32,10 @@ from benchmarks.fill import fill, fill_history  # noqa: E402
 from benchmarks.rig import Rig, machine, make_room, rig  # noqa: E402
 
 BAR = 1.1
-OFFERED = 25_000
 RATE = 1_000
 HISTORY_JOBS = 100_000
 DUE = 1_000
 """How many of the jobs have no timer yet; they stay without."""
-OVERLAPS = {"plain": "allow_all", "default": "skip"}
 COLUMNS = {
     "database": "database",
     "jobs": "jobs",
@@ -76,7 +74,7 @@ def measure(bench: Rig, size: Size) -> list[dict[str, Any]]:
         fill_history(full, filled, runs=size.history, jobs=HISTORY_JOBS)
         print(f"filled in {time.monotonic() - begin:.0f} s", flush=True)
         for _ in range(size.rounds):
-            for jobs, overlap in OVERLAPS.items():
+            for jobs, overlap in measures.OVERLAPS.items():
                 for database, url in (("empty", empty), ("full", full)):
                     figures = once(bench, url, overlap=overlap, seconds=size.seconds)
                     print(f"{database} {jobs}: {json.dumps(figures)}", flush=True)
@@ -92,7 +90,7 @@ def once(bench: Rig, url: str, *, overlap: str, seconds: float) -> dict[str, Any
     with measures.measured(bench, url=url) as stage:
         lag = measures.start_lag(stage, rate=RATE, seconds=seconds)
         figures = measures.throughput(
-            stage, jobs=OFFERED, overlap=overlap, seconds=seconds
+            stage, jobs=measures.OFFERED, overlap=overlap, seconds=seconds
         )
     with psycopg.connect(url, autocommit=True) as conn:
         for statement in CLEAR:
@@ -113,7 +111,7 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> list[shown.Gate]:
     """Return by how much a full database may be slower than an empty one."""
     by_load = {(row["jobs"], row["database"]): row for row in rows}
     gates = []
-    for jobs in OVERLAPS:
+    for jobs in measures.OVERLAPS:
         empty, full = by_load[jobs, "empty"], by_load[jobs, "full"]
         speed = round(empty["runs_per_s"] / full["runs_per_s"], 2)
         cpu = round(_cpu(full) / _cpu(empty), 2)

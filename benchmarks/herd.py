@@ -33,7 +33,7 @@ django.setup()
 import psycopg  # noqa: E402  (needs the settings above)
 
 from benchmarks import bare, catchup, shown  # noqa: E402
-from benchmarks.measures import in_ms, next_second, sleep_until  # noqa: E402
+from benchmarks.measures import OVERLAPS, in_ms, next_second, sleep_until  # noqa: E402
 from benchmarks.rig import (  # noqa: E402
     Rig,
     Stack,
@@ -60,7 +60,6 @@ READY_MS = 500
 LOOKING = "p.full_epoch, ("
 """What the look has in it: the last statement of a leader that has loaded all."""
 LIMIT_S = 40.0
-OVERLAPS = {"plain": "allow_all", "default": "skip"}
 FIGURES = """
     SELECT count(*), count(DISTINCT job_id),
         1000 * percentile_cont(0.5) WITHIN GROUP (

@@ -21,6 +21,9 @@ from benchmarks.rig import (
 )
 from chrono.rules.instants import Millis, from_millis
 
+OFFERED = 25_000
+"""Jobs of every second: more than can be served."""
+OVERLAPS = {"plain": "allow_all", "default": "skip"}
 LEAD_MS = 1_500
 SETTLED_S = 10.0
 """After this what was just started has made its room."""

@@ -21,7 +21,6 @@ django.setup()
 from benchmarks import bare, measures  # noqa: E402  (needs the settings above)
 from benchmarks.rig import Rig, machine, rig  # noqa: E402
 
-OFFERED = 25_000
 GATE_RUNS_PER_S = 15_000
 GATE_LAG_P99_MS = 50
 
@@ -36,10 +35,10 @@ def measure(bench: Rig, *, seconds: float, lag_seconds: float) -> dict[str, Any]
 
     take("bare", bare.bare(bench, seconds=1.0, ledger=True))
     take("bare_without_ledger", bare.bare(bench, seconds=1.0, ledger=False))
-    for name, overlap in (("plain", "allow_all"), ("default", "skip")):
+    for name, overlap in measures.OVERLAPS.items():
         with measures.measured(bench) as stage:
             figure = measures.throughput(
-                stage, jobs=OFFERED, overlap=overlap, seconds=seconds
+                stage, jobs=measures.OFFERED, overlap=overlap, seconds=seconds
             )
         figure["ratio_to_bare"] = round(
             figure["runs_per_s"] / figures["bare"]["runs_per_s"], 2

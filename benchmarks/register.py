@@ -25,7 +25,7 @@ import psycopg
 
 from benchmarks.api import Client, Web, web
 from benchmarks.rig import Rig, machine, make_room, now_ms, rig, tree_cpu
-from benchmarks.shown import Gate, conclude, table
+from benchmarks.shown import Gate, conclude, spread, table
 from chrono.rules.instants import DAY, Millis, format_instant
 
 JOBS = 200_000
@@ -288,18 +288,6 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> list[Gate]:
     words = f"the last tenth at {kept:.2f} of the whole's speed, at least {FLAT}"
     gates.append((words, kept >= FLAT))
     return gates
-
-
-def spread(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return for each number its median, lowest and highest."""
-    return {
-        name: {
-            "median": statistics.median(row[name] for row in rows),
-            "min": min(row[name] for row in rows),
-            "max": max(row[name] for row in rows),
-        }
-        for name in rows[0]
-    }
 
 
 def main() -> int:

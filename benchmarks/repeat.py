@@ -8,10 +8,11 @@ Each time is a run of `benchmarks.quick` with 30 s of throughput, a process of i
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 from typing import Any
+
+from benchmarks.shown import spread
 
 
 def main() -> int:
@@ -50,19 +51,7 @@ def main() -> int:
 
 def _medians(figures: list[dict[str, Any]]) -> dict[str, Any]:
     """Return for each number its median, lowest and highest."""
-    names = [
-        name
-        for name, value in figures[0].items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
-    out: dict[str, Any] = {}
-    for name in names:
-        values = [figure[name] for figure in figures]
-        out[name] = {
-            "median": statistics.median(values),
-            "min": min(values),
-            "max": max(values),
-        }
+    out = spread(figures)
     if "memory_mb" in figures[0]:
         out["memory_mb"] = figures[-1]["memory_mb"]
     return out

@@ -1,6 +1,7 @@
 """How figures are printed: tables with one line a measurement, and gates."""
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,19 @@ def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
         for line in lines
     )
+
+
+def spread(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return for each number of the rows its median, lowest and highest."""
+    return {
+        name: {
+            "median": statistics.median(row[name] for row in rows),
+            "min": min(row[name] for row in rows),
+            "max": max(row[name] for row in rows),
+        }
+        for name, value in rows[0].items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def conclude(gates: Sequence[Gate], figures: Mapping[str, Any]) -> int:

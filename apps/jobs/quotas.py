@@ -31,9 +31,8 @@ from apps.jobs.store import Terms
 from apps.jobs.transactions import open_change
 from apps.runtime.sessions import Connection
 from apps.tenants.actor import Actor, Scope
-from apps.tenants.directory import change_tenant
+from apps.tenants.directory import change_tenant, check_quota
 from apps.tenants.errors import Forbidden, TenantNotFound
-from chrono.rules.errors import BadValue
 
 MOST_JOBS = 10_000_000
 MOST_BYTES = SIZE
@@ -63,8 +62,8 @@ def change_quotas(
     actor.require(Scope.ADMIN)
     if actor.tenant is not None:
         raise Forbidden("Whoever belongs to a tenant does not set its quotas.")
-    _check(quotas.max_jobs, "max_jobs", MOST_JOBS)
-    _check(quotas.max_payload_bytes, "max_payload_bytes", MOST_BYTES)
+    check_quota(quotas.max_jobs, most=MOST_JOBS, field="max_jobs")
+    check_quota(quotas.max_payload_bytes, most=MOST_BYTES, field="max_payload_bytes")
     with open_change() as opened:
         conn = opened.conn
         changed = change_tenant(tenant, asdict(quotas), actor=actor, reason=reason)
@@ -137,8 +136,3 @@ def _begin_count(conn: Connection, tenant: int) -> None:
             "has less to do; a VACUUM of chrono_job makes it faster.",
             field="max_jobs",
         ) from error
-
-
-def _check(most: int | None, field: str, limit: int) -> None:
-    if most is not None and not (type(most) is int and 1 <= most <= limit):
-        raise BadValue(f"A quota is between 1 and {limit:,}, or none.", field=field)

@@ -331,8 +331,7 @@ class Gun:
         asking = [
             entry
             for entry, decision in decided
-            if (entry.definition.check is Check.SLOTS or late)
-            and needs_place(entry, decision, beside_late=entry.job_id in late)
+            if needs_place(entry, decision, beside_late=entry.job_id in late)
         ]
         if asking:
             self._settle(moment, fired)
@@ -388,7 +387,7 @@ class Gun:
         held: Mapping[int, Term],
         moment: Moment,
     ) -> dict[str, Any]:
-        """Return the parameters of ``fire_if_held``: guards and parallel arrays."""
+        """Return the parameters of both fires: guards and parallel arrays."""
         entries = [entry for entry, _ in decided]
         decisions = [decision for _, decision in decided]
         priorities = [
@@ -517,7 +516,7 @@ def gate_of(
     if decision.gate is not None:
         return decision.gate.label, int(decision.gate), ""
     gates: tuple[Gate, ...] = () if decision.held is None else (decision.held,)
-    share = shares.get(entry.tenant) if shares else None
+    share = shares.get(entry.tenant)
     if entry.definition.limited or share is not None:
         policy = entry.definition.policy
         gates += limits_of(policy, tenant=entry.tenant, job=entry.job_id, share=share)

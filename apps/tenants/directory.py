@@ -79,12 +79,14 @@ def change_share(tenant: int, share: Share, *, actor: Actor, reason: str = "") -
             f"A weight is between {LEAST_WEIGHT} and {MOST_WEIGHT}.", field="weight"
         )
     for name in ("max_running", "max_starts"):
-        most = getattr(share, name)
-        if most is not None and not 1 <= most <= MOST_RUNS:
-            raise BadValue(
-                f"A quota is between 1 and {MOST_RUNS:,}, or none.", field=name
-            )
+        check_quota(getattr(share, name), most=MOST_RUNS, field=name)
     return change_tenant(tenant, asdict(share), actor=actor, reason=reason)
+
+
+def check_quota(quota: int | None, *, most: int, field: str) -> None:
+    """Raise BadValue for what is no quota; None is one: any number."""
+    if quota is not None and not (type(quota) is int and 1 <= quota <= most):
+        raise BadValue(f"A quota is between 1 and {most:,}, or none.", field=field)
 
 
 def change_tenant(

@@ -83,7 +83,8 @@ class Executor:
 
         ``own`` has what is prepared for a run alone, ``missed`` what a run stands for,
         ``checkpoints`` where those are to go on that told something before, ``deaths``
-        how many attempts were ended by the death of their process.
+        how many attempts were ended by the death of their process. Needs the loop's
+        eager task factory: without it every handler costs a switch.
         """
         loop = asyncio.get_running_loop()
         now = self._clock.now()
@@ -108,7 +109,7 @@ class Executor:
                 self._finish(execution, HandBack(wait=HELD_FOR, reason=held))
                 continue
             self._gates.begin(lease, execution.prepared, now)
-            task = asyncio.Task(self._run(execution), loop=loop, eager_start=True)
+            task = loop.create_task(self._run(execution))
             if not task.done():
                 execution.task = task
         self._targets.forget()

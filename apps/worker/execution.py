@@ -229,8 +229,6 @@ def settlement_of(
     ``draw`` is uniform in [0, 1) and spreads the retry.
     """
     run_id, token = execution.lease.run_id, execution.lease.token
-    if outcome is PLAIN:  # As nearly all are.
-        return Settlement(run_id, token)
     match outcome:
         case Success(result=None):
             return Settlement(run_id=run_id, token=token)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from apps.runs.store import Lease, Target, Written
 from apps.worker.execution import Execution, Outcome, Prepared
 from chrono.rules.errors import BadValue
-from chrono.rules.retry import Failure, RetryPolicy, from_json, to_json
+from chrono.rules.retry import DEFAULT, Failure, RetryPolicy, from_json, to_json
 
 log = logging.getLogger("chrono.worker")
 
@@ -30,8 +30,7 @@ Key = tuple[uuid.UUID, int]
 New = tuple[Written, Target | None]
 """A target as it is written and as it was read; None where it need not be read."""
 
-_USUAL = RetryPolicy()
-_USUAL_WRITTEN = to_json(_USUAL)
+_USUAL_WRITTEN = to_json(DEFAULT)
 
 
 class Refused:
@@ -47,7 +46,7 @@ class Refused:
 
 GONE = Prepared(
     call=Refused("The definition of this run is gone."),
-    policy=_USUAL,
+    policy=DEFAULT,
     payload=None,
     weight=0,
 )
@@ -57,7 +56,7 @@ UNUSABLE = Prepared(
         "The target could not be made ready, by a fault of Chrono's own: see the "
         "worker's log."
     ),
-    policy=_USUAL,
+    policy=DEFAULT,
     payload=None,
     weight=0,
 )
@@ -210,8 +209,8 @@ class Targets:
 def policy_of(target: Target) -> RetryPolicy:
     """Return the retry policy; the default where the stored one makes no sense."""
     if target.retry_policy == _USUAL_WRITTEN:  # Most have it, and reading costs 9 us.
-        return _USUAL
+        return DEFAULT
     try:
         return from_json(target.retry_policy)
     except BadValue:
-        return _USUAL
+        return DEFAULT

@@ -93,6 +93,17 @@ def is_store(path: Path) -> bool:
     return path.name == "store.py" or path.name.endswith("_store.py")
 
 
+def test_both_fires_write_alike():
+    # From the next timers on. One asks whether a timer is there, the other may not.
+    plain, asking = (
+        next(path for path in STATEMENTS if path.stem == name)
+        .read_text(encoding="utf-8")
+        .partition("next_near AS (")[2]
+        for name in ("fire_undecided", "fire_if_held")
+    )
+    assert asking.replace("    ON CONFLICT DO NOTHING\n", "", 2) == plain
+
+
 @pytest.mark.parametrize("path", STATEMENTS, ids=name_of)
 def test_one_function_of_a_store_has_the_statement_s_name(path):
     room = path.parent.parent

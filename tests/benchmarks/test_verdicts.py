@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from benchmarks import catchup, execution, full, herd, register, scale, shown
+from benchmarks.measures import OVERLAPS
 from benchmarks.tasks import FOLDER, _ledger, noted, read_ledgers
 from chrono.rules.instants import from_millis
 from chrono.tasks import Context
@@ -76,9 +77,7 @@ def speed(database: str, jobs: str, runs: int, cpu: float) -> dict[str, object]:
 )
 def test_a_full_database_may_be_slower_by_a_tenth(runs, cpu, named):
     rows = [
-        speed(base, jobs, 100, 100.0)
-        for base in ("empty", "full")
-        for jobs in full.OVERLAPS
+        speed(base, jobs, 100, 100.0) for base in ("empty", "full") for jobs in OVERLAPS
     ]
     rows[-1] = speed("full", "default", runs, cpu)
     found = missed(full.verdict(rows))

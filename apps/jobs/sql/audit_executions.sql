@@ -40,7 +40,8 @@ WITH page AS MATERIALIZED (
     )
 ), bounded AS MATERIALIZED (
     SELECT r.run_id, r.part, r.job_id, r.revision, r.attempt, r.tenant, r.started_at,
-        r.finished_at, coalesce(i.concurrency_key, b.key) AS key, b.most_of_key, q.max_running AS most_of_tenant,
+        r.finished_at, coalesce(i.concurrency_key, b.key) AS key, b.most_of_key,
+        q.max_running AS most_of_tenant,
         CASE WHEN get_byte(uuid_send(r.run_id), 15) & 1 = 0 THEN b.most END AS most
     FROM page r JOIN bounds b ON b.job_id = r.job_id AND b.revision = r.revision
     LEFT JOIN quotas q ON q.tenant = r.tenant

@@ -69,7 +69,8 @@ SELECT due_at, dispatched_at, run_id, job_id, tag, fence, revision, tenant, part
     priority, attempt, queue, (%(tokens)s::uuid[])[row_number() OVER ()],
     %(worker)s::uuid
 FROM moved
-RETURNING run_id, part, job_id, revision, tenant, attempt, fence, token, job_id = ANY(ARRAY(
-    SELECT j.id FROM chrono_job j
-    WHERE j.id = ANY(ARRAY(SELECT job_id FROM moved)) AND j.deleted_at IS NOT NULL
-)), (SELECT gates FROM chrono_dispatch_state WHERE id = 1)
+RETURNING run_id, part, job_id, revision, tenant, attempt, fence, token,
+    job_id = ANY(ARRAY(
+        SELECT j.id FROM chrono_job j
+        WHERE j.id = ANY(ARRAY(SELECT job_id FROM moved)) AND j.deleted_at IS NOT NULL
+    )), (SELECT gates FROM chrono_dispatch_state WHERE id = 1)
