@@ -9,7 +9,7 @@ from chrono.rules.instants import MINUTE, parse_instant
 from chrono.rules.watch import NO_RUN, Breach, Change, WatchKind
 from tests.api.test_jobs import JOBS, body, call, problem
 
-NOON = parse_instant("2027-03-01T12:00:00Z")
+NOON = parse_instant("2055-03-01T12:00:00Z")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_events_come_newest_first_page_by_page(client, conn, job):
     assert (newest["over"], newest["run_id"]) == (False, None)
     assert older == {
         "id": newest["id"] - 1,
-        "at": "2027-03-01T12:01:00Z",
+        "at": "2055-03-01T12:01:00Z",
         "kind": "late",
         "over": True,
         "run_id": str(run),

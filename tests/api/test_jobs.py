@@ -141,8 +141,8 @@ def test_what_is_read_creates_the_same_job_again(client, job):
 
 
 ALL = {
-    "starts_at": "2027-01-01T00:00:00Z",
-    "ends_at": "2030-01-01T00:00:00Z",
+    "starts_at": "2055-01-01T00:00:00Z",
+    "ends_at": "2058-01-01T00:00:00Z",
     "catchup_policy": "deadline",
     "max_delay": "2h",
     "overlap_policy": "buffer_all",
@@ -160,13 +160,13 @@ def test_every_policy_and_bound_comes_back_as_it_was_sent(client):
     told = call(client, "post", JOBS, body(**ALL)).json()
     assert {name: told[name] for name in ALL} == ALL
     assert (told["runs_left"], told["state"]) == (40, "active")
-    assert told["next_run_at"] == "2027-01-01T02:30:00Z"
+    assert told["next_run_at"] == "2055-01-01T02:30:00Z"
     [item] = client.get(JOBS).json()["items"]
     assert {name: item[name] for name in ALL} == ALL
     [made] = client.get(f"{at(told)}/revisions").json()["items"]
     assert {name: made[name] for name in ALL} == ALL
-    text = "At 02:30 every day, UTC, from 2027-01-01T00:00:00Z on, until "
-    assert told["schedule_text"] == f"{text}2030-01-01T00:00:00Z."
+    text = "At 02:30 every day, UTC, from 2055-01-01T00:00:00Z on, until "
+    assert told["schedule_text"] == f"{text}2058-01-01T00:00:00Z."
     document = json.loads(docs.FILE.read_bytes())
     for shape, one in (("Job", told), ("JobItem", item)):
         jsonschema.validate(one, {**job_shapes.ref(shape), **document})
@@ -524,7 +524,7 @@ UNREADABLE = [
     '{"cron": "30 2 * * *", "written": 7}',
     '{"cron": "30 2 * * *", "seconds": "yes"}',
     '{"cron": "30 2 * * *", "timezone": "Mars/Base"}',
-    '{"cron": "30 2 * * *", "run_at": "2030-01-01T00:00:00Z"}',
+    '{"cron": "30 2 * * *", "run_at": "2058-01-01T00:00:00Z"}',
     '{"cron": "H H * * *", "written": "H H * * *"}',
     '{"interval": "90s"}',
     '{"interval": "0s", "starts_at": "2026-01-01T00:00:00Z"}',

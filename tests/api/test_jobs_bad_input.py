@@ -125,7 +125,7 @@ WRONG = {
     "target": [None, True, 7, "https://example.org", []],
 }
 INSTANTS = [
-    *(True, 0, [], {}, "", "tomorrow", "2027-01-01", "2027-01-01T12:00:00"),
+    *(True, 0, [], {}, "", "tomorrow", "2055-01-01", "2055-01-01T12:00:00"),
     *("9999-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "infinity"),
 ]
 WRONG["starts_at"] = INSTANTS
@@ -134,10 +134,10 @@ INSTEAD = {
     "fixed_delay": [True, 90, [], {}, "", "90", "soon", "0s", "-5s", "500ms", "20000d"],
     "interval": [True, 90, [], {}, "", "90", "soon", "0s", "-5s", "500ms", "20000d"],
     "run_at": [
-        *(True, 1_900_000_000, [], {}, "", "tomorrow", "2027-01-01", "12:00"),
-        *("2027-01-01T12:00:00", "2027-02-30T12:00:00Z", "2027-01-01T25:00:00Z"),
+        *(True, 1_900_000_000, [], {}, "", "tomorrow", "2055-01-01", "12:00"),
+        *("2055-01-01T12:00:00", "2055-02-30T12:00:00Z", "2055-01-01T25:00:00Z"),
         *("10000-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "1969-12-31T23:59:59Z"),
-        *("2027-01-01T12:00:00.0001Z", "infinity", "now", "2020-01-01T00:00:00Z"),
+        *("2055-01-01T12:00:00.0001Z", "infinity", "now", "2020-01-01T00:00:00Z"),
     ],
 }
 
@@ -174,12 +174,12 @@ def test_what_is_missing_is_named(refuses):
 
 
 def test_what_contradicts_itself_is_named(refuses):
-    later = "2030-01-01T00:00:00Z"
+    later = "2058-01-01T00:00:00Z"
     interval = {"key": "bad", "target": TASK, "interval": "5m"}
     once = {"key": "bad", "target": TASK, "run_at": later}
     delay = {"key": "bad", "target": TASK, "fixed_delay": "5m"}
-    backwards = {"starts_at": later, "ends_at": "2029-01-01T00:00:00Z"}
-    never = {"starts_at": "2029-01-01T00:00:01Z", "ends_at": "2029-01-01T00:00:02Z"}
+    backwards = {"starts_at": later, "ends_at": "2057-01-01T00:00:00Z"}
+    never = {"starts_at": "2057-01-01T00:00:01Z", "ends_at": "2057-01-01T00:00:02Z"}
     last = "9998-12-31T23:59:59.999Z"
     for body, pointer in (
         ({**GOOD, "interval": "5m"}, "/interval"),
@@ -208,7 +208,7 @@ def test_what_contradicts_itself_is_named(refuses):
         ({**GOOD, "time_critical": True, "jitter_window": "10s"}, "/jitter_window"),
         ({**interval, "jitter_window": "151s"}, "/jitter_window"),
         ({**interval, "starts_at": "never"}, "/starts_at"),
-        ({**interval, "starts_at": "2027-01-01T00:00:00"}, "/starts_at"),
+        ({**interval, "starts_at": "2055-01-01T00:00:00"}, "/starts_at"),
         ({**interval, "starts_at": "9999-01-01T00:00:00Z"}, "/starts_at"),
         ({**interval, "starts_at": 5}, "/starts_at"),
     ):
@@ -378,7 +378,7 @@ def cron_cases():
             ("0 9 * * * *", "`9 * * * *`"),
             ("* * * *", "4 fields instead of 5"),
             ("* * * * * * * *", "8 fields instead of 5"),
-            ("0 0 9 * * ? 2027", "year"),
+            ("0 0 9 * * ? 2055", "year"),
             ("   ", "fields"),
             ("CRON_TZ=UTC 0 9 * * *", "timezone"),
             ("1, * * * *", "list with commas"),
@@ -427,7 +427,7 @@ def test_whether_an_expression_is_refused_does_not_wait_for_a_long_search(client
 
 def test_far_dates_wait_and_fire_nothing(client, leader):
     for n, moment in enumerate(
-        ("2027-04-01T00:00:00Z", "2100-01-01T00:00:00Z", "9998-12-30T23:59:59Z")
+        ("2055-04-01T00:00:00Z", "2100-01-01T00:00:00Z", "9998-12-30T23:59:59Z")
     ):
         body = {"key": f"far-{n}", "target": TASK, "run_at": moment}
         answer = client.send(JOBS, json.dumps(body))

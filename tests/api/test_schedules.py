@@ -11,7 +11,7 @@ from tests.architecture.sources import ROOT
 from tests.support.seed import make_job
 
 PATH = "/api/v1/schedules/preview"
-BACKWARDS = {"starts_at": "2028-01-01T00:00:00Z", "ends_at": "2027-01-01T00:00:00Z"}
+BACKWARDS = {"starts_at": "2056-01-01T00:00:00Z", "ends_at": "2055-01-01T00:00:00Z"}
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def test_a_clock_change_is_said_beside_its_fire(preview):
     body = preview(
         cron="30 2 * * *",
         timezone="America/New_York",
-        after="2027-03-14T00:00:00-05:00",
+        after="2055-03-14T00:00:00-05:00",
         count=1,
     ).json()
     [fire] = body["fires"]
-    assert fire["local"] == "2027-03-14T03:00:00-04:00"
+    assert fire["local"] == "2055-03-14T03:00:00-04:00"
     assert "02:30 does not exist" in fire["note"]
     assert [one["code"] for one in body["warnings"]] == ["dst-gap"]
 
@@ -74,14 +74,14 @@ def test_a_missing_time_is_left_out_where_that_is_asked_for(preview):
     ask = {
         "cron": "30 2 * * *",
         "timezone": "America/New_York",
-        "after": "2027-03-13T12:00:00-05:00",
+        "after": "2055-03-13T12:00:00-05:00",
         "count": 1,
     }
     shifted, skipped = preview(**ask), preview(**ask, dst_gap="skip")
     [fire] = shifted.json()["fires"]
-    assert fire["local"] == "2027-03-14T03:00:00-04:00"
+    assert fire["local"] == "2055-03-14T03:00:00-04:00"
     [fire] = skipped.json()["fires"]
-    assert (fire["local"], fire["note"]) == ("2027-03-15T02:30:00-04:00", None)
+    assert (fire["local"], fire["note"]) == ("2055-03-15T02:30:00-04:00", None)
     assert "left out" in skipped.json()["warnings"][0]["text"]
 
 
@@ -93,10 +93,10 @@ def test_a_time_that_comes_twice_is_taken_as_asked_for(preview, fold, offsets):
         cron="30 1 * * *",
         timezone="America/New_York",
         dst_fold=fold,
-        after="2027-11-07T00:00:00-04:00",
+        after="2055-11-07T00:00:00-04:00",
         count=3,
     ).json()
-    day = [one for one in body["fires"] if one["local"].startswith("2027-11-07")]
+    day = [one for one in body["fires"] if one["local"].startswith("2055-11-07")]
     assert [one["local"][-5:] for one in day] == [f"{n:0>2}:00" for n in offsets]
     notes = {"4": "this is the first", "5": "this is the second"}
     for one, offset in zip(day, offsets, strict=True):
@@ -183,7 +183,7 @@ def test_the_load_of_the_first_minute_is_the_tenant_s_own(preview, connect, stra
         ({"cron": "@daily", "ends_at": "never"}, "bad_instant", "/ends_at"),
         ({"cron": "@daily", **BACKWARDS}, "bad_schedule", "/ends_at"),
         ({"fixed_delay": "5m", **BACKWARDS}, "bad_schedule", "/ends_at"),
-        ({"run_at": "2030-01-01T00:00:00Z", **BACKWARDS}, "bad_value", "/starts_at"),
+        ({"run_at": "2058-01-01T00:00:00Z", **BACKWARDS}, "bad_value", "/starts_at"),
         ({"cron": "* * * * *", "run_at": {}}, "bad_schedule", "/run_at"),
         ({"cron": "* * * * *", "interval": 0}, "bad_schedule", "/interval"),
         ({"interval": "5m", "starts_at": []}, "bad_schedule", "/starts_at"),

@@ -95,7 +95,7 @@ def test_no_address_of_the_api_ends_with_a_slash(path, view):
 
 ASKED = {
     "/backfill": {"from": "2026-11-28T00:00:00Z", "to": "2026-11-29T00:00:00Z"},
-    "/reschedule": {"due_at": "2030-01-01T00:00:00Z"},
+    "/reschedule": {"due_at": "2058-01-01T00:00:00Z"},
     "/resolve": {"outcome": "success", "reason": "seen"},
     "/note": {"note": "seen"},
 }

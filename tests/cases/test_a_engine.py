@@ -92,14 +92,14 @@ def poison(monkeypatch: pytest.MonkeyPatch, next_fire: Any) -> None:
 def test_a67_what_is_due_in_a_month_or_a_century_fires_in_no_year_before(
     leader: Leader,
 ) -> None:
-    month = leader.create("month", run_at="2027-03-31T12:00:00Z")
+    month = leader.create("month", run_at="2055-03-31T12:00:00Z")
     century = leader.create("century", run_at="2100-01-01T00:00:00Z")
     end = leader.create("end", run_at="9998-12-31T23:59:59Z")
     leader.step()
     assert len(leader.dispatcher.cache) == 0, "only what is due soon is in memory"
     for week in range(1, 53):
         leader.jump_to(NOON + week * 7 * DAY)
-    assert leader.fired(month) == [at("2027-03-31 12:00")]
+    assert leader.fired(month) == [at("2055-03-31 12:00")]
     assert leader.fired(century) == leader.fired(end) == []
     assert leader.count("chrono_timer_far") == 2
 
@@ -140,20 +140,20 @@ def test_a68_a_bad_row_is_kept_out_by_the_tables_or_breaks_its_job_alone(
 def test_a69_a_clock_set_forward_and_back_runs_nothing_twice_and_stops_nothing(
     leader: Leader,
 ) -> None:
-    leader.clock.moment = at("2027-03-01 15:00")
+    leader.clock.moment = at("2055-03-01 15:00")
     old = leader.create("old", cron="* * * * *", overlap_policy="allow_all")
-    leader.jump_to(at("2027-03-01 17:00"))
+    leader.jump_to(at("2055-03-01 17:00"))
     decided = leader.ledger(old)
     # Whoever sees its clock jump gives up everything and leads anew.
-    leader.clock.moment = at("2027-03-01 15:01")
+    leader.clock.moment = at("2055-03-01 15:01")
     leader.begin_anew()
     new = leader.create("new", cron="* * * * *", overlap_policy="allow_all")
-    leader.jump_to(at("2027-03-01 15:03"))
-    assert leader.fired(new) == [at("2027-03-01 15:02"), at("2027-03-01 15:03")]
-    leader.jump_to(at("2027-03-01 17:01"))
+    leader.jump_to(at("2055-03-01 15:03"))
+    assert leader.fired(new) == [at("2055-03-01 15:02"), at("2055-03-01 15:03")]
+    leader.jump_to(at("2055-03-01 17:01"))
     # What was decided stays so; the plan goes on after it.
     assert leader.ledger(old)[: len(decided)] == decided
-    assert leader.fired(old)[-1] == at("2027-03-01 17:01")
+    assert leader.fired(old)[-1] == at("2055-03-01 17:01")
     assert len(leader.fired(old)) == len({*leader.fired(old)}) == 121
 
 
@@ -167,7 +167,7 @@ def test_a71_a_sleep_of_84_minutes_is_caught_up_once_and_in_a_few_steps(
         steps += 1
     assert steps < 10
     rows = leader.ledger(job)
-    assert rows[0] == ("2027-03-01T12:01:00Z", Outcome.SKIPPED, Reason.COLLAPSED, 81)
+    assert rows[0] == ("2055-03-01T12:01:00Z", Outcome.SKIPPED, Reason.COLLAPSED, 81)
     # The newest that was missed, and what is a minute late at most.
     assert leader.fired(job) == [NOON + n * MINUTE for n in (82, 83, 84)]
     leader.jump_to(NOON + 85 * MINUTE)

@@ -65,7 +65,7 @@ def test_a09_an_instant_without_a_zone_is_refused_by_its_field(
         "key": "naive",
         "target": {"kind": "task", "name": "tests.nothing"},
         **schedule,
-        field: "2027-01-01T00:00:00",
+        field: "2055-01-01T00:00:00",
     }
     answer = client.send("/api/v1/jobs", body)
     assert answer.status_code == 422
@@ -90,13 +90,13 @@ def test_a15_one_instant_of_an_hour_that_comes_twice_is_due_at_that_instant(
     leader: Leader,
 ) -> None:
     # 01:30 in New York, the second time; at 05:45 the first time is over.
-    leader.clock.moment = at("2027-11-07 05:00")
-    job = leader.create("once", run_at="2027-11-07T06:30:00Z")
-    leader.jump_to(at("2027-11-07 05:45"))
-    leader.jump_to(at("2027-11-07 06:29"))
+    leader.clock.moment = at("2055-11-07 05:00")
+    job = leader.create("once", run_at="2055-11-07T06:30:00Z")
+    leader.jump_to(at("2055-11-07 05:45"))
+    leader.jump_to(at("2055-11-07 06:29"))
     assert leader.fired(job) == []
-    leader.jump_to(at("2027-11-07 06:30"))
-    assert leader.fired(job) == [at("2027-11-07 06:30")]
+    leader.jump_to(at("2055-11-07 06:30"))
+    assert leader.fired(job) == [at("2055-11-07 06:30")]
 
 
 def test_a39_a_zone_that_gave_up_its_summer_time_has() -> None:

@@ -16,7 +16,7 @@ from chrono.rules.states import Outcome, Reason, RunState
 from tests.cases.fires import at
 from tests.scheduler.conftest import NOON, Leader
 
-THREE = at("2027-03-01 15:00")
+THREE = at("2055-03-01 15:00")
 
 
 @pytest.mark.parametrize("policy", [None, "run_once", "run_all", "skip"])
@@ -25,11 +25,11 @@ def test_b10_a_time_that_falls_into_a_deploy_is_caught_up_unless_it_shall_not(
 ) -> None:
     fields = {} if policy is None else {"catchup_policy": policy}
     job = leader.create("report", cron="0 15 * * *", **fields)
-    leader.jump_to(at("2027-03-01 14:59") + 30 * SECOND)
-    leader.clock.moment = at("2027-03-01 15:03")
+    leader.jump_to(at("2055-03-01 14:59") + 30 * SECOND)
+    leader.clock.moment = at("2055-03-01 15:03")
     leader.begin_anew()
-    leader.run_to(at("2027-03-01 15:03") + 10 * SECOND)
-    three = "2027-03-01T15:00:00Z"
+    leader.run_to(at("2055-03-01 15:03") + 10 * SECOND)
+    three = "2055-03-01T15:00:00Z"
     if policy == "skip":
         assert leader.ledger(job) == [
             (three, Outcome.SKIPPED, Reason.MISSED_SKIP, None)
@@ -37,7 +37,7 @@ def test_b10_a_time_that_falls_into_a_deploy_is_caught_up_unless_it_shall_not(
         assert leader.ready(job) == []
     else:
         assert leader.ledger(job) == [(three, Outcome.FIRED, None, None)]
-        assert leader.ready(job) == [at("2027-03-01 15:00")]
+        assert leader.ready(job) == [at("2055-03-01 15:00")]
 
 
 def test_b13_over_a_week_with_outages_every_occurrence_runs_or_has_one_reason(

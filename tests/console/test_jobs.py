@@ -141,8 +141,8 @@ def test_a_rate_is_typed_and_shown_as_a_number_in_a_time(client):
 DELAY = {"cron": "", "timezone": "", "fixed_delay": "5m"}
 ONE_RUN = {"remaining_runs": "1"}
 POLICIES = {
-    "starts_at": "2027-01-01T00:00:00Z",
-    "ends_at": "2030-01-01T00:00:00Z",
+    "starts_at": "2055-01-01T00:00:00Z",
+    "ends_at": "2058-01-01T00:00:00Z",
     "remaining_runs": 40,
     "catchup_policy": "deadline",
     "max_delay": "2h",
@@ -169,7 +169,7 @@ def test_every_policy_and_bound_is_typed_shown_and_told_in_words(client):
         name: str(value) for name, value in POLICIES.items()
     }
     for said in (
-        "until 2030-01-01T00:00:00Z",
+        "until 2058-01-01T00:00:00Z",
         "What is at most 2 hours late runs, oldest first.",
         "While 3 runs are live, all wait for their turn.",
         "It is paused after 5 dead runs in a row.",
@@ -264,7 +264,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"starts_at": "soon"}, "starts_at", "ISO 8601"),
     ({"ends_at": "9999-12-31T00:00:00Z"}, "ends_at", "1970 to 9998"),
     (
-        {"starts_at": "2031-01-01T00:00:00Z", "ends_at": "2030-01-01T00:00:00Z"},
+        {"starts_at": "2059-01-01T00:00:00Z", "ends_at": "2058-01-01T00:00:00Z"},
         "ends_at",
         "before starts_at",
     ),

@@ -10,7 +10,7 @@ from chrono.rules.errors import BadValue
 from chrono.rules.instants import DAY, parse_instant
 from tests.support.definitions import definition
 
-NOON = parse_instant("2026-11-30T12:00:00Z")
+NOON = parse_instant("2054-11-30T12:00:00Z")
 
 
 def test_applying_makes_it_so_and_applying_again_does_nothing(ledger):

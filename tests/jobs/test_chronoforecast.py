@@ -11,7 +11,7 @@ from apps.jobs.commands import create_jobs
 from chrono.rules.instants import parse_instant
 from tests.support.definitions import definition
 
-NOON = parse_instant("2026-11-30T12:00:00Z")
+NOON = parse_instant("2054-11-30T12:00:00Z")
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def chronoforecast(ledger):
     def run(*options):
         out = io.StringIO()
         call_command(
-            "chronoforecast", "--from", "2026-11-30T12:10:00Z", *options, stdout=out
+            "chronoforecast", "--from", "2054-11-30T12:10:00Z", *options, stdout=out
         )
         return out.getvalue().splitlines()
 
@@ -38,8 +38,8 @@ def test_each_hour_has_its_row(chronoforecast):
     )
     assert chronoforecast("--for", "2h") == [
         "UTC                      nominal         due",
-        "2026-11-30 12:00:00            2           2",
-        "2026-11-30 13:00:00            3           3",
+        "2054-11-30 12:00:00            2           2",
+        "2054-11-30 13:00:00            3           3",
         "sum                            5           5",
         "2 jobs counted.",
     ]
@@ -50,7 +50,7 @@ def test_each_hour_has_its_row(chronoforecast):
 def test_who_is_left_out_is_said(ledger, chronoforecast, monkeypatch):
     wanted = [definition(key=f"job-{n}", cron="0 * * * *") for n in range(4)]
     jobs = sorted(outcome.job_id for outcome in create_jobs(wanted, now=NOON))
-    delay = {"fixed_delay": "5m", "starts_at": "2026-11-30T11:00:00Z"}
+    delay = {"fixed_delay": "5m", "starts_at": "2054-11-30T11:00:00Z"}
     for job, schedule in zip(jobs[2:], (delay, {}), strict=True):
         ledger.conn.execute(
             "UPDATE chrono_job_revision SET schedule = %s WHERE job_id = %s",

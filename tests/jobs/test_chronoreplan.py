@@ -37,7 +37,7 @@ from chrono.rules.zones import data_version
 from tests.scheduler.conftest import NOON
 from tests.support.definitions import definition
 
-SIX = parse_instant("2027-03-01T17:00:00Z")
+SIX = parse_instant("2055-03-01T17:00:00Z")
 """18:00 in Berlin, on the leader's day."""
 DAILY = {"cron": "0 18 * * *", "timezone": "Europe/Berlin", "jitter_window": "0s"}
 
@@ -150,8 +150,8 @@ def test_what_is_planned_rightly_is_left_alone(ledger):
         {"cron": "H 3 * * *", "timezone": "America/New_York"},
         {"interval": "7m"},
         {"fixed_delay": "5m"},
-        {"run_at": "2027-03-02T00:00:00Z"},
-        {**DAILY, "starts_at": "2027-06-01T00:00:00Z"},
+        {"run_at": "2055-03-02T00:00:00Z"},
+        {**DAILY, "starts_at": "2055-06-01T00:00:00Z"},
     ]
     for n, kind in enumerate(kinds):
         create_job(definition(key=f"k{n}", **kind), now=NOON)

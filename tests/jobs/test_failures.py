@@ -18,7 +18,7 @@ from chrono.rules.states import RunState
 from tests.support.definitions import definition
 from tests.support.seed import SeededJob, make_ended
 
-NOON = parse_instant("2027-03-01T12:00:00Z")
+NOON = parse_instant("2055-03-01T12:00:00Z")
 SYSTEM = Actor.system("scheduler")
 DEAD, SUCCESS, CANCELLED = RunState.DEAD, RunState.SUCCESS, RunState.CANCELLED
 

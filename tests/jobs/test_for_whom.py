@@ -30,7 +30,7 @@ from chrono.rules.instants import HOUR, MINUTE, format_instant, parse_instant
 from tests.architecture.sources import name_of, tree, within
 from tests.support.definitions import definition
 
-NOON = parse_instant("2026-11-30T12:00:00Z")
+NOON = parse_instant("2054-11-30T12:00:00Z")
 BOSS = Actor.command("test")
 
 

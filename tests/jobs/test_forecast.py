@@ -19,7 +19,7 @@ from chrono.rules.keys import PAST_ID
 from chrono.rules.schedule import CronSchedule
 from tests.support.definitions import definition
 
-NOON = parse_instant("2026-11-30T12:00:00Z")
+NOON = parse_instant("2054-11-30T12:00:00Z")
 HALF = Stretch(start=NOON, width=MINUTE, bins=30)
 ACME = 1
 
@@ -47,9 +47,9 @@ def store_schedule(ledger, job, schedule):
 def test_each_kind_of_schedule_is_counted(ledger):
     make(
         {"cron": "*/10 * * * *", "timezone": "Asia/Kolkata", "time_critical": True},
-        {"interval": "7m", "starts_at": "2026-11-30T11:58:00Z"},
-        {"run_at": "2026-11-30T12:05:30Z"},
-        {"run_at": "2026-11-30T12:30:00Z"},
+        {"interval": "7m", "starts_at": "2054-11-30T11:58:00Z"},
+        {"run_at": "2054-11-30T12:05:30Z"},
+        {"run_at": "2054-11-30T12:30:00Z"},
     )
     found = told()
     expected = dict.fromkeys([0, 10, 20], 1) | {5: 2, 12: 1, 19: 1, 26: 1}
@@ -95,7 +95,7 @@ def test_another_tenant_s_jobs_are_none_of_these(ledger):
 
 def test_a_fixed_delay_and_a_broken_row_are_told_and_stop_nobody(ledger):
     bad = [
-        {"fixed_delay": "5m", "starts_at": "2026-11-30T11:00:00Z"},
+        {"fixed_delay": "5m", "starts_at": "2054-11-30T11:00:00Z"},
         {"cron": "61 * * * *"},
         {"cron": "* * * * *", "timezone": "Mars/Olympus"},
         {},
@@ -167,9 +167,9 @@ def test_a_batch_is_read_by_its_keys_alone(ledger):
 
 def test_the_load_of_a_minute_is_what_is_planned_in_it(ledger):
     make(
-        *[{"run_at": "2026-11-30T18:00:00Z"}] * 2,
-        {"run_at": "2026-11-30T18:00:59.999Z"},
-        {"run_at": "2026-11-30T18:01:00Z"},
+        *[{"run_at": "2054-11-30T18:00:00Z"}] * 2,
+        {"run_at": "2054-11-30T18:00:59.999Z"},
+        {"run_at": "2054-11-30T18:01:00Z"},
     )
     at = NOON + 6 * HOUR + 30 * SECOND
     assert measure_load(raw_connection(), at, tenant=ACME) == 3

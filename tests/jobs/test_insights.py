@@ -21,7 +21,7 @@ from chrono.rules.keys import run_id
 from chrono.rules.partitions import partition_of
 from tests.support.definitions import definition
 
-NOON = parse_instant("2026-11-30T12:00:00Z")
+NOON = parse_instant("2054-11-30T12:00:00Z")
 ACME = 1
 
 
@@ -118,7 +118,7 @@ def test_what_was_skipped_meanwhile_is_looked_past(ledger):
 
 
 def test_who_does_not_fire_or_cannot_be_read_is_left_out(ledger):
-    jobs = make(MINUTELY, MINUTELY, MINUTELY, MINUTELY, {"run_at": "2026-11-30T11:00Z"})
+    jobs = make(MINUTELY, MINUTELY, MINUTELY, MINUTELY, {"run_at": "2054-11-30T11:00Z"})
     for job in jobs:
         ran(ledger, job, [HOUR])
     pause_job(jobs[0], now=NOON)
@@ -155,9 +155,9 @@ def test_pages_go_on_where_the_last_ended(ledger, monkeypatch):
     [
         ({"cron": "*/5 * * * *", "timezone": "Europe/Berlin"}, 5 * MINUTE),
         ({"cron": "H H * * *"}, DAY),
-        ({"interval": "90s", "starts_at": "2026-11-30T11:00:00Z"}, 90 * SECOND),
-        ({"fixed_delay": "90s", "starts_at": "2026-11-30T11:00:00Z"}, None),
-        ({"run_at": "2026-11-30T11:00:00Z"}, None),
+        ({"interval": "90s", "starts_at": "2054-11-30T11:00:00Z"}, 90 * SECOND),
+        ({"fixed_delay": "90s", "starts_at": "2054-11-30T11:00:00Z"}, None),
+        ({"run_at": "2054-11-30T11:00:00Z"}, None),
         ({"cron": "61 * * * *"}, None),
         ({}, None),
     ],

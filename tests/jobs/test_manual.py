@@ -28,7 +28,7 @@ from chrono.rules.states import Priority, Reason, TimerKind
 from tests.jobs.sessions import in_session
 from tests.support.definitions import definition
 
-NOON = parse_instant("2026-11-30T12:00:00Z")
+NOON = parse_instant("2054-11-30T12:00:00Z")
 
 
 def manual(ledger, job):
@@ -160,7 +160,7 @@ def test_leaders_hear_of_a_manual_run(ledger, connect):
     [
         ({"interval": "1h"}, True),
         ({"interval": "1h", "overlap_policy": "allow_all"}, False),
-        ({"run_at": "2027-01-01T00:00:00Z"}, False),
+        ({"run_at": "2055-01-01T00:00:00Z"}, False),
     ],
     ids=["skip", "allow_all", "once"],
 )
@@ -332,7 +332,7 @@ def test_a_job_without_a_next_occurrence_skips_none(ledger):
     job = create_job(definition(interval="1h", paused=True), now=NOON).job_id
     with pytest.raises(NothingToSkip):
         skip_next(job, now=NOON)
-    once = definition(key="once", run_at="2026-11-30T13:00:00Z")
+    once = definition(key="once", run_at="2054-11-30T13:00:00Z")
     job = create_job(once, now=NOON).job_id
     assert skip_next(job, count=5, now=NOON).skipped == (NOON + HOUR,)
     with pytest.raises(NothingToSkip):

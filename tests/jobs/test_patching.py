@@ -29,7 +29,7 @@ from tests.jobs.sessions import in_session, in_thread
 from tests.support.definitions import definition
 from tests.support.pg import wait_until_blocked
 
-NOON = parse_instant("2026-11-30T12:00:00Z")
+NOON = parse_instant("2054-11-30T12:00:00Z")
 DEADLINE = {"catchup_policy": "deadline"}
 HTTP = {"kind": "http", "url": "https://example.org/", "headers": {"A": "1", "B": "2"}}
 
@@ -90,7 +90,7 @@ def test_objects_are_merged_and_lists_replaced():
     ("patch", "gone"),
     [
         ({"interval": "2h"}, ["cron", "timezone", "dst_gap"]),
-        ({"run_at": "2030-01-01T00:00:00Z"}, ["cron", "timezone", "interval"]),
+        ({"run_at": "2058-01-01T00:00:00Z"}, ["cron", "timezone", "interval"]),
         ({"cron": "@every 90s"}, ["cron", "timezone"]),
         ({"fixed_delay": "5m"}, ["cron", "timezone", "seconds", "dst_fold"]),
     ],
@@ -110,7 +110,7 @@ def test_another_expression_keeps_its_zone_and_another_length_its_anchor():
     assert "starts_at" not in fields
 
 
-ANCHOR, END = "2026-12-24T00:00:00Z", "2027-12-24T00:00:00Z"
+ANCHOR, END = "2054-12-24T00:00:00Z", "2055-12-24T00:00:00Z"
 OTHERS = {
     "cron": {"cron": "0 9 * * *"},
     "every": {"cron": "@every 90s"},

@@ -23,7 +23,7 @@ from tests.jobs.sessions import in_thread
 from tests.support.definitions import definition
 from tests.support.pg import wait_until_blocked
 
-NOON = parse_instant("2026-11-30T12:00:00Z")
+NOON = parse_instant("2054-11-30T12:00:00Z")
 SYSTEM = Actor.system("scheduler")
 
 

@@ -21,7 +21,7 @@ from chrono.rules.policy import OVERLAP_POLICIES, POLICY_FIELDS
 from chrono.rules.schedule import SCHEDULE_FIELDS
 from tests.support.definitions import TASK, definition
 
-NOON = instant("2026-11-30T12:00:00Z")
+NOON = instant("2054-11-30T12:00:00Z")
 JOB = uuid.UUID("01940000-0000-7000-8000-000000000001")
 HTTP = {"kind": "http", "url": "https://example.org/hook?token=s3cret"}
 ANYBODY = Actor.command("test")
@@ -71,16 +71,16 @@ schedules = st.one_of(
     st.builds(
         lambda s, bounds: {"fixed_delay": f"{s}s", **bounds},
         st.integers(1, 100_000),
-        st.sampled_from([{}, {"starts_at": "2027-01-01T00:00:00.250Z"}]),
+        st.sampled_from([{}, {"starts_at": "2055-01-01T00:00:00.250Z"}]),
     ),
     st.builds(
         lambda kind, bounds: {**kind, **bounds},
         st.sampled_from([{"cron": "0 9 * * *"}, {"interval": "1h"}]),
         st.sampled_from(
             [
-                {"starts_at": "2027-01-01T00:00:00Z"},
-                {"ends_at": "2028-01-01T00:00:00Z"},
-                {"starts_at": "2027-01-01T00:00:00Z", "ends_at": "2027-06-01T00:00Z"},
+                {"starts_at": "2055-01-01T00:00:00Z"},
+                {"ends_at": "2056-01-01T00:00:00Z"},
+                {"starts_at": "2055-01-01T00:00:00Z", "ends_at": "2055-06-01T00:00Z"},
             ]
         ),
     ),

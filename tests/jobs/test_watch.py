@@ -27,7 +27,7 @@ from chrono.rules.watch import WatchKind
 from tests.support.definitions import definition
 from tests.support.seed import SeededJob, make_ended, make_ready, make_skip
 
-NOON = parse_instant("2027-03-01T12:00:00Z")
+NOON = parse_instant("2055-03-01T12:00:00Z")
 SYSTEM = Actor.system("scheduler")
 LATE, LONG, NO_SUCCESS = WatchKind
 DEAD, SUCCESS = RunState.DEAD, RunState.SUCCESS
@@ -115,7 +115,7 @@ def wait(keeper, job, at, *, kind, attempt=1, due=None, version=0):
     due = at if due is None else due
     keeper.execute(
         "CREATE TABLE IF NOT EXISTS chrono_timer_test PARTITION OF chrono_timer "
-        "FOR VALUES FROM ('2027-02-01') TO ('2027-04-01')"
+        "FOR VALUES FROM ('2055-02-01') TO ('2055-04-01')"
     )
     keeper.execute(
         """
@@ -162,7 +162,7 @@ def test_a_run_that_does_not_begin_is_told_once_and_again_when_it_begins(
     assert step(Watch(), keeper, NOON + 8 * MINUTE) == 0
     assert told(keeper, job) == [(LATE, False, run)]
     assert "waits for a worker" in last_detail(keeper, job)
-    assert "2027-03-01T12:00:00Z" in last_detail(keeper, job)
+    assert "2055-03-01T12:00:00Z" in last_detail(keeper, job)
     lease(keeper, job, NOON, started=NOON + 9 * MINUTE)
     assert step(watcher, keeper, NOON + 9 * MINUTE + 5 * SECOND) == 1
     assert told(keeper, job) == [(LATE, False, run), (LATE, True, run)]
@@ -325,7 +325,7 @@ def test_h06_a_job_without_a_success_is_told_and_again_once_it_has_one(keeper, w
     assert step(watcher, keeper, begins) == 0
     make_ended(keeper, job, NOON + DAY, state=DEAD)
     assert step(watcher, keeper, begins + 1) == 1
-    assert "2027-03-01T11:00:01Z" in last_detail(keeper, job)
+    assert "2055-03-01T11:00:01Z" in last_detail(keeper, job)
     assert step(watcher, keeper, begins + HOUR) == 0
     make_ended(keeper, job, begins + HOUR, group=1)
     assert step(watcher, keeper, begins + 2 * HOUR) == 1
@@ -392,7 +392,7 @@ def test_a_success_is_known_though_the_history_has_it_no_more(keeper, watcher):
     keeper.execute("TRUNCATE chrono_occurrence")
     assert step(Watch(), keeper, NOON - 6 * DAY) == 0
     assert step(Watch(), keeper, NOON - 4 * DAY) == 1
-    assert "2027-01-15" in last_detail(keeper, job)
+    assert "2055-01-15" in last_detail(keeper, job)
 
 
 def test_a_run_older_than_the_history_was_a_success(keeper, watcher):
@@ -405,7 +405,7 @@ def test_a_run_older_than_the_history_was_a_success(keeper, watcher):
 
 def test_a_schedule_that_is_over_needs_no_success(keeper, watcher):
     job = make(
-        interval=None, run_at="2027-03-01T13:00:00Z", max_time_since_success="1h"
+        interval=None, run_at="2055-03-01T13:00:00Z", max_time_since_success="1h"
     )
     later = NOON + 2 * HOUR
     assert step(watcher, keeper, later) == 1

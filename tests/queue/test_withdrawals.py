@@ -18,12 +18,12 @@ LEASE = """
 FAR = """
     INSERT INTO chrono_timer_far (due_at, scheduled_for, ref, job_id, version, revision,
         part, kind)
-    VALUES (timestamptz '2030-01-01Z', timestamptz '2030-01-01Z', %(run)s,
+    VALUES (timestamptz '2058-01-01Z', timestamptz '2058-01-01Z', %(run)s,
         gen_random_uuid(), 1, 1, %(part)s, 4)
 """
 BUCKET = """
-    CREATE TABLE chrono_timer_2030010100 PARTITION OF chrono_timer
-    FOR VALUES FROM ('2030-01-01T00:00Z') TO ('2030-01-01T01:00Z')
+    CREATE TABLE chrono_timer_2058010100 PARTITION OF chrono_timer
+    FOR VALUES FROM ('2058-01-01T00:00Z') TO ('2058-01-01T01:00Z')
 """
 SET_ASIDE = """
     INSERT INTO chrono_{table} (due_at, dispatched_at, run_id, job_id, tag, fence,

@@ -20,7 +20,7 @@ from chrono.rules.states import Outcome, Reason, RunState, TimerKind
 from tests.support import pg
 from tests.support.seed import SeededJob, make_job, make_ready
 
-NOON: Millis = parse_instant("2027-03-01T12:00:00Z")
+NOON: Millis = parse_instant("2055-03-01T12:00:00Z")
 Background = Callable[..., Future[Any]]
 TASK = {"kind": "task", "name": "nothing"}
 

@@ -15,8 +15,8 @@ from chrono.rules.keys import run_id
 from chrono.rules.states import Reason, RunState
 from tests.support import pg
 
-NOON: Millis = parse_instant("2027-03-10T12:00:00Z")
-TODAY: Millis = parse_instant("2027-03-10T00:00:00Z")
+NOON: Millis = parse_instant("2055-03-10T12:00:00Z")
+TODAY: Millis = parse_instant("2055-03-10T00:00:00Z")
 PART = 11
 
 
@@ -261,7 +261,7 @@ def test_inputs_go_with_their_runs_unless_they_wait(conn: Connection) -> None:
         store.insert_run_input(conn, run=run, part=PART, payload="1", priority=None)
     conn.execute(
         "INSERT INTO chrono_timer_far (due_at, scheduled_for, ref, job_id, version, "
-        "revision, part, kind) VALUES ('2030-01-01Z', '2030-01-01Z', %s, %s, 0, 1, %s, "
+        "revision, part, kind) VALUES ('2058-01-01Z', '2058-01-01Z', %s, %s, 0, 1, %s, "
         "4)",
         [waiting, uuid.uuid4(), PART],
     )
@@ -289,7 +289,7 @@ def test_what_runs_told_goes_with_them_unless_they_wait(conn: Connection) -> Non
         )
     conn.execute(
         "INSERT INTO chrono_timer_far (due_at, scheduled_for, ref, job_id, version, "
-        "revision, part, kind) VALUES ('2030-01-01Z', '2030-01-01Z', %s, %s, 0, 1, %s, "
+        "revision, part, kind) VALUES ('2058-01-01Z', '2058-01-01Z', %s, %s, 0, 1, %s, "
         "4)",
         [waiting, uuid.uuid4(), PART],
     )

@@ -47,17 +47,17 @@ def stand(conn, state, **columns):
     insert_targets(conn, keys=[KEY])
     conn.execute(
         "UPDATE chrono_target SET state = %s, failures = 20, probes = %s, "
-        "changed_at = '2026-11-30T01:00:00Z', probe_at = %s",
+        "changed_at = '2054-11-30T01:00:00Z', probe_at = %s",
         [state, columns.get("probes", []), columns.get("probe_at")],
     )
 
 
 def test_an_open_circuit_says_since_when_and_until_when(conn, held):
-    stand(conn, 2, probe_at="2026-11-30T01:00:30Z")
+    stand(conn, 2, probe_at="2054-11-30T01:00:30Z")
     assert why(conn, held) == (
         "It waits for https://sick.example:443, which failed 20 times in a row: "
-        "nothing is called there since 2026-11-30T01:00:00Z, and the next probe goes "
-        "at 2026-11-30T01:00:30Z."
+        "nothing is called there since 2054-11-30T01:00:00Z, and the next probe goes "
+        "at 2054-11-30T01:00:30Z."
     )
 
 

@@ -21,7 +21,7 @@ from apps.timers import buckets
 from chrono.rules.instants import Millis, format_instant, parse_instant, to_millis
 from chrono.rules.keys import scheduled_for_of
 
-NOON: Millis = parse_instant("2027-03-01T12:00:00Z")
+NOON: Millis = parse_instant("2055-03-01T12:00:00Z")
 
 
 @dataclass(slots=True, kw_only=True)

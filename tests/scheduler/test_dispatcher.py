@@ -73,7 +73,7 @@ def test_a_run_that_lasts_makes_the_next_occurrences_skip(leader: Leader) -> Non
 
 
 def test_one_shots_fire_once_and_leave_no_timer(leader: Leader) -> None:
-    job = leader.create("once", run_at="2027-03-01T12:00:05Z")
+    job = leader.create("once", run_at="2055-03-01T12:00:05Z")
     leader.run_to(NOON + MINUTE)
     assert leader.fired(job) == [NOON + 5 * SECOND]
     assert leader.count("chrono_timer") == 0
@@ -91,8 +91,8 @@ def test_missed_occurrences_collapse_into_the_newest_missed_one(leader: Leader) 
     leader.clock.moment = NOON + HOUR + 5 * MINUTE
     leader.step()
     assert leader.ledger(job) == [
-        ("2027-03-01T12:10:00Z", Outcome.SKIPPED, Reason.COLLAPSED, 5),
-        ("2027-03-01T13:00:00Z", Outcome.FIRED, None, None),
+        ("2055-03-01T12:10:00Z", Outcome.SKIPPED, Reason.COLLAPSED, 5),
+        ("2055-03-01T13:00:00Z", Outcome.FIRED, None, None),
     ]
     leader.run_to(NOON + HOUR + 10 * MINUTE)
     assert leader.fired(job)[-1] == NOON + HOUR + 10 * MINUTE
@@ -117,9 +117,9 @@ def test_a_long_outage_is_told_in_a_few_rows(leader: Leader) -> None:
 
 
 def test_far_timers_are_seen_and_fired(leader: Leader) -> None:
-    job = leader.create("far", run_at="2027-03-03T12:00:00Z")
+    job = leader.create("far", run_at="2055-03-03T12:00:00Z")
     assert leader.count("chrono_timer_far") == 1
-    leader.clock.moment = parse_instant("2027-03-03T12:00:00Z")
+    leader.clock.moment = parse_instant("2055-03-03T12:00:00Z")
     leader.step()
     assert leader.fired(job) == [leader.clock.moment]
 
@@ -131,7 +131,7 @@ def test_an_edit_bumps_the_epoch_and_the_leader_follows(leader: Leader) -> None:
         {
             "key": "edited",
             "interval": "7s",
-            "starts_at": "2027-03-01T12:00:00Z",
+            "starts_at": "2055-03-01T12:00:00Z",
             "target": {"kind": "task", "name": "nothing"},
             "overlap_policy": "allow_all",
         }

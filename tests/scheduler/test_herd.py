@@ -124,7 +124,7 @@ def test_what_is_asked_for_a_batch_sees_what_was_sent_before(
         "key": "bounded",
         "interval": "1s",
         "max_concurrent_runs": 2,
-        "starts_at": "2027-03-01T12:00:01Z",
+        "starts_at": "2055-03-01T12:00:01Z",
         "target": {"kind": "task", "name": "nothing"},
     }
     job = leader.create(**fields)

@@ -56,8 +56,8 @@ def test_a_refused_batch_loses_the_partition_and_says_so_once(leader: Leader) ->
 
 
 def test_what_is_led_anew_fires_what_was_refused(leader: Leader) -> None:
-    job = leader.create("once", run_at="2027-03-01T12:00:01Z")
-    leader.clock.moment = parse_instant("2027-03-01T12:00:00.900Z")
+    job = leader.create("once", run_at="2055-03-01T12:00:01Z")
+    leader.clock.moment = parse_instant("2055-03-01T12:00:00.900Z")
     leader.step()
     leader.conn.execute(BUMP, [list(range(64))])
     leader.clock.moment = NOON + 1_000  # Between two looks: the batch is sent.

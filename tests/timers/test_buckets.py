@@ -13,8 +13,8 @@ from chrono.rules.buckets import HOUR, bucket_name
 from chrono.rules.instants import MINUTE, Millis, from_millis, parse_instant
 from tests.support import pg
 
-NOON: Millis = parse_instant("2027-03-01T12:20:00Z")
-HOUR_OF_NOON: Millis = parse_instant("2027-03-01T12:00:00Z")
+NOON: Millis = parse_instant("2055-03-01T12:20:00Z")
+HOUR_OF_NOON: Millis = parse_instant("2055-03-01T12:00:00Z")
 
 
 @pytest.fixture
