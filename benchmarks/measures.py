@@ -21,7 +21,7 @@ from benchmarks.rig import (
 )
 from chrono.rules.instants import Millis, from_millis
 
-OFFERED = 25_000
+OFFERED = 35_000
 """Jobs of every second: more than can be served."""
 OVERLAPS = {"plain": "allow_all", "default": "skip"}
 LEAD_MS = 1_500

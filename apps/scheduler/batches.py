@@ -1,7 +1,7 @@
 """What the fenced statements have in common: guards, tags, next due instants."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +115,14 @@ def by_bucket(entries: Iterable[Entry]) -> Mapping[str, list[Entry]]:
     for entry in entries:
         buckets[entry.bucket].append(entry)
     return buckets
+
+
+def growing[T](entries: list[T], *, first: int, most: int) -> Iterator[list[T]]:
+    """Yield the entries in pieces, each twice the one before up to the most."""
+    start, size = 0, min(first, most)
+    while start < len(entries):
+        yield entries[start : start + size]
+        start, size = start + size, min(2 * size, most)
 
 
 def next_due(entry: Entry, following: Millis | None, now: Millis) -> Millis:

@@ -21,6 +21,7 @@ from apps.scheduler.batches import (
     Moment,
     Tags,
     by_bucket,
+    growing,
     guards,
     next_due,
 )
@@ -39,7 +40,10 @@ from chrono.rules.states import Priority, Reason, TimerKind
 
 log = logging.getLogger("chrono.scheduler")
 
-BATCH = 500
+BATCH = 1_000
+"""Most entries of a statement: its commit is waited for once, whatever it holds."""
+FIRST_BATCH = 250
+"""Of many, the first statement has so few: workers begin the sooner."""
 NOT_FOUND_AGAIN_AFTER: Millis = 10
 REST: Millis = 1_000
 MOVED: Final = -1
@@ -145,7 +149,7 @@ class Gun:
     def fire(
         self, entries: Iterable[Entry], moment: Moment, progress: Callable[[], None]
     ) -> Fired:
-        """Fire all entries, a statement for each bucket and 500; return what came.
+        """Fire all entries, in statements of one bucket each; return what came.
 
         Every entry is decided and forgotten, or goes back into the wheel.
         """
@@ -157,9 +161,9 @@ class Gun:
             self._put_off(due, moment)
             return fired
         pieces = [
-            (bucket, waiting[start : start + BATCH])
+            (bucket, piece)
             for bucket, waiting in by_bucket(due).items()
-            for start in range(0, len(waiting), BATCH)
+            for piece in growing(waiting, first=FIRST_BATCH, most=BATCH)
         ]
         if len(pieces) < 2:
             for bucket, piece in pieces:
