@@ -5,7 +5,7 @@
 
 A herd is many timers of one instant, on two schedulers that share the partitions and
 two workers. Each comes twice: calm, and with the leader of partition 0 killed 200 ms
-after the instant. Its effects are counted in a ledger outside the database. With
+after the instant. Some come to other numbers of processes, calm only. Its effects are counted in a ledger outside the database. With
 jitter, half of a herd are plain jobs and half default ones, spread over 30 s: the
 default window of a job of every minute.
 """
@@ -52,6 +52,8 @@ from chrono.rules.keys import run_id  # noqa: E402
 from chrono.rules.partitions import PARTITIONS, partition_of  # noqa: E402
 from chrono.rules.schedule import schedule_from_json  # noqa: E402
 
+USUAL = (2, 2)
+"""How many schedulers and workers a herd comes to."""
 KILL_AFTER: Millis = 200
 START_MS = 4_000
 START_MS_PER_JOB = 0.15
@@ -75,6 +77,7 @@ COLUMNS = {
     "timers": "timers",
     "jitter": "jitter",
     "jobs": "jobs",
+    "processes": "schedulers + workers",
     "leader": "leader",
     "ready_s": "all ready s",
     "executed_s": "all executed s",
@@ -106,6 +109,7 @@ class Herd:
     groups: tuple[str, ...]
     widest: Millis = 0
     """The widest window that jitter may spread them over."""
+    processes: tuple[int, int] = USUAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,10 @@ FULL = Size(
     herds=(
         *(Herd(count=n, groups=(g,)) for n in (10_000, 50_000) for g in BOTH),
         *(Herd(count=n, groups=BOTH, widest=MINUTE) for n in (10_000, 50_000)),
+        *(
+            Herd(count=50_000, groups=("plain",), processes=processes)
+            for processes in ((1, 2), (2, 1), (2, 4))
+        ),
     ),
     missed=100_000,
     rates=(50.0, 1_000.0),
@@ -134,6 +142,7 @@ SMALL = Size(
     herds=(
         *(Herd(count=1_000, groups=(g,)) for g in BOTH),
         Herd(count=1_000, groups=BOTH, widest=4 * SECOND),
+        Herd(count=1_000, groups=("plain",), processes=(1, 4)),
     ),
     missed=5_000,
     rates=(1_000.0,),
@@ -153,8 +162,13 @@ class Planned:
 def measure(bench: Rig, herd: Herd) -> list[dict[str, Any]]:
     """Return a herd's figures, calm and with its leader killed, a row a group."""
     rows = []
-    # What is spread leaves the machine to itself: both can follow each other there.
-    for kills in ((False, True),) if herd.widest else ((False,), (True,)):
+    turns: tuple[tuple[bool, ...], ...] = ((False,), (True,))
+    if herd.widest:
+        # What is spread leaves the machine to itself: both can follow each other there.
+        turns = ((False, True),)
+    elif herd.processes != USUAL:
+        turns = ((False,),)
+    for kills in turns:
         lead = crowd() * (START_MS + START_MS_PER_JOB * herd.count * len(kills))
         while (found := _play_all(bench, herd, kills, lead)) is None:
             lead *= 2
@@ -181,8 +195,11 @@ def _play_all(
         while len(plans) < len(kills):
             plans.append(_plan(conn, herd, plans[-1].at + plans[-1].window))
         conn.execute("ANALYZE chrono_timer")
-        with stack(url, schedulers=2, settings={FOLDER: folder}) as running:
-            _wait_until_ready(conn)
+        schedulers, workers = herd.processes
+        with stack(
+            url, schedulers=schedulers, workers=workers, settings={FOLDER: folder}
+        ) as running:
+            _wait_until_ready(conn, schedulers)
             if now_ms(conn) > first - READY_MS:
                 return None
             rows = []
@@ -194,7 +211,10 @@ def _play_all(
                 _wait_until_executed(conn, plan)
                 ledger = read_ledgers(Path(folder))
                 for group in plan.jobs:
-                    row = {"leader": "killed" if kill else "calm"}
+                    row = {
+                        "processes": f"{schedulers} + {workers}",
+                        "leader": "killed" if kill else "calm",
+                    }
                     rows.append(row | _figures(conn, plan, group, ledger))
             return rows
 
@@ -259,8 +279,8 @@ def faults(executed: Sequence[int], *, runs: int, distinct: int) -> dict[str, in
     }
 
 
-def _wait_until_ready(conn: psycopg.Connection[Any]) -> None:
-    """Return once both schedulers hold half of the partitions and have loaded them."""
+def _wait_until_ready(conn: psycopg.Connection[Any], schedulers: int) -> None:
+    """Return once each scheduler holds its share and has loaded it."""
     deadline = time.monotonic() + 60
     ready = 0
     while time.monotonic() < deadline:
@@ -272,8 +292,8 @@ def _wait_until_ready(conn: psycopg.Connection[Any]) -> None:
             "'chrono fire' AND state = 'idle' AND strpos(query, %s) > 0",
             [LOOKING],
         ).fetchall()
-        even = shares == [(PARTITIONS // 2,), (PARTITIONS // 2,)]
-        ready = ready + 1 if even and looking == 2 else 0
+        even = shares == [(PARTITIONS // schedulers,)] * schedulers
+        ready = ready + 1 if even and looking == schedulers else 0
         if ready == 3:
             return
         time.sleep(0.1)
