@@ -162,18 +162,20 @@ class Planned:
 def measure(bench: Rig, herd: Herd) -> list[dict[str, Any]]:
     """Return a herd's figures, calm and with its leader killed, a row a group."""
     rows = []
-    turns: tuple[tuple[bool, ...], ...] = ((False,), (True,))
-    if herd.widest:
-        # What is spread leaves the machine to itself: both can follow each other there.
-        turns = ((False, True),)
-    elif herd.processes != USUAL:
-        turns = ((False,),)
-    for kills in turns:
+    for kills in _turns(herd):
         lead = crowd() * (START_MS + START_MS_PER_JOB * herd.count * len(kills))
         while (found := _play_all(bench, herd, kills, lead)) is None:
             lead *= 2
         rows += found
     return rows
+
+
+def _turns(herd: Herd) -> tuple[tuple[bool, ...], ...]:
+    """Return for each database which of its herds has its leader killed."""
+    if herd.widest:
+        # What is spread leaves the machine to itself: both can follow each other there.
+        return ((False, True),)
+    return ((False,), (True,)) if herd.processes == USUAL else ((False,),)
 
 
 def _play_all(
