@@ -5,9 +5,9 @@
 
 A herd is many timers of one instant, on two schedulers that share the partitions and
 two workers. Each comes twice: calm, and with the leader of partition 0 killed 200 ms
-after the instant. Some come to other numbers of processes, calm only. Its effects are counted in a ledger outside the database. With
-jitter, half of a herd are plain jobs and half default ones, spread over 30 s: the
-default window of a job of every minute.
+after the instant. Some come to other numbers of processes, calm only. Effects are
+counted in a ledger outside the database. With jitter, half of a herd are plain jobs and
+half default ones, spread over 30 s: the default window of a job of every minute.
 """
 
 import argparse
