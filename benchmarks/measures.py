@@ -52,7 +52,7 @@ def measured(
     *,
     url: str | None = None,
     workers: int = 2,
-    concurrency: int = 400,
+    concurrency: int = 800,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Stage]:
     """Yield a stage; its processes end in the end, and its database goes.

@@ -193,7 +193,7 @@ def stack(
     *,
     schedulers: int = 1,
     workers: int = 2,
-    concurrency: int = 400,
+    concurrency: int = 800,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
     """Yield running processes on a database; they are ended in the end.

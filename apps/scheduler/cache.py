@@ -209,6 +209,10 @@ class Cache:
         held = self.held.get(part)
         return held is not None and due < held.ahead[0]
 
+    def has_before(self, moment: Millis) -> bool:
+        """Return whether anything is due before a moment, as far as was read."""
+        return next(self._wheel.before(moment), None) is not None
+
     def next_due(self) -> Millis | None:
         """Return an instant no later than the next due one, None if nothing waits."""
         return self._wheel.next_due()

@@ -21,6 +21,7 @@ from apps.scheduler.load import Loader
 from apps.scheduler.missed import Misser
 from apps.scheduler.store import Term
 from apps.tenants.store import list_shares
+from chrono.rules.buckets import bucket_name
 from chrono.rules.instants import Millis
 
 log = logging.getLogger("chrono.scheduler")
@@ -28,6 +29,8 @@ log = logging.getLogger("chrono.scheduler")
 LOOK_EVERY: Millis = 500
 HEADS_EVERY: Millis = 5_000
 SHARES_EVERY: Millis = 30_000
+COLD_AFTER: Millis = 5_000
+"""What was not fired for so long is rehearsed first."""
 IDLE: Millis = 500
 CATCHUP_RATE = 50.0
 """How many catch-up runs a second are let in, by all leaders together."""
@@ -74,6 +77,8 @@ class Dispatcher:
         self._next_look: Millis = 0
         self._next_heads: Millis = 0
         self._next_shares: Millis = 0
+        # The tables from which a fire was made lately, until when that is lately.
+        self._warm: dict[str, Millis] = {}
 
     def close(self) -> None:
         """Let go of its thread; nothing may be fired any more."""
@@ -127,6 +132,7 @@ class Dispatcher:
         if now >= self._loader.ahead_due():
             self._loader.load_ahead(now)
             fired += self._fire()
+        self._rehearse(now)
         if now >= self._loader.overdue_due() and not self.cache.has_aside():
             self._loader.load_overdue(now)
             fired += self._fire()
@@ -171,7 +177,19 @@ class Dispatcher:
                 due.append(entry)
         if not due:
             return []
+        for bucket in {due[0].bucket, due[-1].bucket}:
+            self._warm[bucket] = now + COLD_AFTER
         return [self._gun.fire(due, self._moment(), self._progress)]
+
+    def _rehearse(self, now: Millis) -> None:
+        """Rehearse what fires within a second, where nothing like it fired lately."""
+        soon = now + 2 * LOOK_EVERY
+        if not self.cache.has_before(soon):
+            return
+        self._warm = {name: until for name, until in self._warm.items() if until > now}
+        for bucket in {bucket_name(now), bucket_name(soon)} - self._warm.keys():
+            self._warm[bucket] = now + COLD_AFTER
+            self._gun.rehearse(bucket, self._moment())
 
     def _moment(self) -> Moment:
         return Moment(

@@ -178,6 +178,19 @@ class Gun:
                 self._flight = None
         return fired
 
+    def rehearse(self, bucket: str, moment: Moment) -> None:
+        """Fire nothing from a bucket, so that a fire to come finds its plan made.
+
+        A plan is made anew each hour, of the new bucket, and whenever one of its tables
+        was analyzed. That would take some milliseconds at the very instant. Locks and
+        writes nothing.
+        """
+        batch = self._batch([], [], {}, {}, moment)
+        try:
+            store.fire_undecided(self._conn, bucket=bucket, batch=batch)
+        except (psycopg.errors.UndefinedTable, *BUSY):
+            log.debug("%s can't be fired from now: the fire itself will tell", bucket)
+
     def _fire_on(
         self,
         pieces: list[tuple[str, list[Entry]]],

@@ -26,6 +26,9 @@ from chrono.rules.keys import is_extra
 log = logging.getLogger("chrono.worker")
 
 BATCH = 200
+LARGEST = 400
+"""Most runs of a claim, where a worker runs so many that these are half of them: while
+one half is executed, the other is claimed."""
 SHORTEST_REST: Millis = 5
 LONGEST_REST: Millis = 1_000
 LOOK_EVERY: Millis = MINUTE
@@ -155,6 +158,7 @@ class Claimer:
         self._worker = worker
         self._queues = queues
         self._seats = seats
+        self._most = min(LARGEST, max(BATCH, seats.capacity // 2))
         self._targets = targets
         self._gates = gates
         self._executor = executor
@@ -200,7 +204,7 @@ class Claimer:
             return LONGEST_REST
         found = full = False
         for queue in self._queues:
-            limit = min(self._seats.free, BATCH)
+            limit = min(self._seats.free, self._most)
             if limit <= 0 or self._stopping.is_set():
                 full = True
                 break

@@ -1,4 +1,4 @@
-"""Chrono by its own processes. Default: 50 runs at once. Best: --concurrency 400.
+"""Chrono by its own processes. Default: 50 runs at once. Best: --concurrency 800.
 
 What is enqueued is what a user makes: a one-shot job with a payload of its own, due now
 or at an instant, by the command that the API calls. To ask for a run again of a job
@@ -92,7 +92,7 @@ class PEER(Peer):
             create_jobs([_entry(number) for number in range(CRON)])
         command = [sys.executable, "manage.py", "runworker"]
         os.chdir(ROOT)
-        os.execv(command[0], command + (["--concurrency", "400"] if BEST else []))
+        os.execv(command[0], command + (["--concurrency", "800"] if BEST else []))
 
     def _timer(self, n: int) -> Timer:
         job = self.standing[n % STANDING]

@@ -284,3 +284,35 @@ def test_a_run_that_lies_in_ready_for_a_week_still_overlaps(leader: Leader) -> N
     assert [row[1:3] for row in leader.ledger(job)] == [
         (Outcome.SKIPPED, Reason.OVERLAP)
     ]
+
+
+def test_the_first_fire_of_an_hour_finds_its_statement_prepared(leader: Leader) -> None:
+    def prepared() -> list[tuple[int]]:
+        return leader.conn.execute(
+            "SELECT generic_plans FROM pg_prepared_statements "
+            "WHERE starts_with(statement, '/* scheduler.fire_undecided') "
+            "AND strpos(statement, 'chrono_timer_2055030113') > 0"
+        ).fetchall()
+
+    job = leader.create("each hour", cron="0 * * * *")
+    one = NOON + HOUR
+    leader.clock.moment = one - 2 * SECOND
+    leader.step()
+    assert prepared() == []
+    leader.clock.moment = one - SECOND // 2
+    leader.step()
+    assert (prepared(), leader.fired(job)) == ([(1,)], [])
+    leader.clock.moment = one
+    leader.step()
+    assert (prepared(), leader.fired(job)) == ([(2,)], [one])
+
+
+def test_what_fires_all_the_time_is_not_rehearsed(leader: Leader) -> None:
+    leader.create("each second", interval="1s")
+    leader.run_to(NOON + 10 * SECOND)
+    [(calls, fires)] = leader.conn.execute(
+        "SELECT sum(generic_plans + custom_plans), "
+        "(SELECT count(*) FROM chrono_occurrence) FROM pg_prepared_statements "
+        "WHERE starts_with(statement, '/* scheduler.fire_undecided')"
+    ).fetchall()
+    assert (calls, fires) == (11, 10)
