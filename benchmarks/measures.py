@@ -3,7 +3,7 @@
 import contextlib
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -115,11 +115,11 @@ def start_lag(stage: Stage, *, rate: int, seconds: float) -> dict[str, Any]:
     The first second is left out: it warms plans and caches.
     """
     start = next_second(now_ms(stage.conn))
-    seed_intervals(stage.conn, rate, overlap="allow_all", start=start)
+    jobs = seed_intervals(stage.conn, rate, overlap="allow_all", start=start)
     begin, end = start + 1_000, start + 1_000 + int(seconds * 1_000)
     sleep_until(stage.conn, end + 300)
     [(n, p50, p99)] = _lags(stage.conn, begin, end)
-    end_jobs(stage.conn)
+    end_jobs(stage.conn, jobs)
     return {"n": n, "expected": int(rate * seconds), **in_ms(p50, p99)}
 
 
@@ -168,15 +168,20 @@ def idle(stage: Stage, *, seconds: float) -> dict[str, Any]:
     }
 
 
-def end_jobs(conn: psycopg.Connection[Any]) -> None:
-    """End every job as an edit would: nothing of it fires after this."""
+def end_jobs(conn: psycopg.Connection[Any], jobs: Sequence[uuid.UUID]) -> None:
+    """End these jobs as an edit would: nothing of them fires after this."""
     with conn.transaction():
-        conn.execute("SELECT FROM chrono_job ORDER BY id FOR UPDATE")
+        conn.execute(
+            "SELECT FROM chrono_job WHERE id = ANY(%s) ORDER BY id FOR UPDATE",
+            [list(jobs)],
+        )
         conn.execute("SELECT FROM chrono_partition ORDER BY id FOR UPDATE")
         conn.execute("UPDATE chrono_partition SET epoch = epoch + 1")
         conn.execute(
             "UPDATE chrono_job j SET paused = true, version = version + 1, "
-            "epoch = p.epoch FROM chrono_partition p WHERE p.id = j.part"
+            "epoch = p.epoch FROM chrono_partition p "
+            "WHERE p.id = j.part AND j.id = ANY(%s)",
+            [list(jobs)],
         )
 
 

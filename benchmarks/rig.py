@@ -287,14 +287,17 @@ def seed_intervals(
     start: Millis,
     period: Millis = 1_000,
     label: str = "",
-) -> None:
-    """Write interval jobs that begin at ``start``, spread evenly over their period."""
+) -> list[uuid.UUID]:
+    """Write interval jobs that begin at ``start``, spread evenly over their period.
+
+    Returns their ids.
+    """
     firsts = [start + number * period // count for number in range(count)]
     schedules = [
         {"interval": f"{period}ms", "starts_at": format_instant(first)}
         for first in firsts
     ]
-    seed(conn, firsts, schedules, overlap=overlap, label=label)
+    return seed(conn, firsts, schedules, overlap=overlap, label=label)
 
 
 def seed_one_shots(conn: psycopg.Connection[Any], count: int, *, at: Millis) -> None:
