@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from psycopg.types.json import Jsonb
 
@@ -79,6 +79,10 @@ MOST_COLLAPSED = 1_000
 """How many rows of the ledger are added up for one run; a row may be a stretch."""
 
 
+FRONT: Final = (0, -(1 << 63))
+"""Before every priority and tag of a queue."""
+
+
 class Lease(NamedTuple):
     """One execution that a worker holds; the token proves it.
 
@@ -96,6 +100,9 @@ class Lease(NamedTuple):
     job_deleted: bool | None
     gates: int = 0
     """The number of the gates when it was claimed."""
+    priority: int = 0
+    """Told by a claim of a queue's first runs, as its tag."""
+    tag: int = 0
 
 
 class Written(NamedTuple):
@@ -310,11 +317,11 @@ def claim_ready(
     queue: str,
     limit: int,
     worker: uuid.UUID,
-    least: int = 0,
+    start: tuple[int, int] = FRONT,
 ) -> list[Lease]:
     """Claim up to ``limit`` runs of a queue; run it on a hot session only.
 
-    Those of high priority first, from the priority ``least`` on.
+    Those of high priority first, from ``start`` on, a priority and a tag.
 
     After an error the claim may have been made all the same: see :func:`list_leases`.
     """
@@ -324,7 +331,8 @@ def claim_ready(
             "queue": queue,
             "limit": limit,
             "worker": worker,
-            "least": least,
+            "least": start[0],
+            "after": start[1],
             "tokens": random_uuids(limit),
         },
     )

@@ -18,6 +18,7 @@ from apps.worker.gates import Gates
 from apps.worker.lines import Line
 from apps.worker.pauses import Pauses, wait_within
 from apps.worker.seats import Seats
+from apps.worker.starts import Starts
 from apps.worker.targets import Key, New, Targets, is_task, read
 from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import MINUTE, Millis
@@ -172,6 +173,7 @@ class Claimer:
         self._rest = SHORTEST_REST
         self._by_priority: defaultdict[str, int] = defaultdict(int)
         """How many runs of a queue were taken for which none was by age yet."""
+        self._starts = Starts(monotonic)
         self._pauses = Pauses()
 
     def stop(self) -> None:
@@ -265,14 +267,20 @@ class Claimer:
                 conn, queue=queue, limit=limit, worker=self._worker
             )
         by_age = self._by_priority[queue] >= limit * TO_ONE_BY_AGE
-        least = store.find_oldest_priority(conn, queue=queue) if by_age else 0
+        start = self._starts.of(queue)
+        if by_age:
+            start = (store.find_oldest_priority(conn, queue=queue), store.FRONT[1])
+        begun = self._monotonic()
         leases = store.claim_ready(
-            conn, queue=queue, limit=limit, worker=self._worker, least=least
+            conn, queue=queue, limit=limit, worker=self._worker, start=start
         )
         if by_age:
             self._by_priority[queue] -= limit * TO_ONE_BY_AGE
         elif len(leases) == limit:  # Else nothing was left to starve.
             self._by_priority[queue] += limit
+            self._starts.note(queue, leases, start=start, begun=begun)
+        else:
+            self._starts.forget(queue)
         return leases
 
     def _resumable(

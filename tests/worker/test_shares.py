@@ -47,7 +47,11 @@ def test_by_age_is_the_longest_waiting_and_then_those_of_less_priority(
         with connect_hot(dsn, name="test") as hot:
             least = store.find_oldest_priority(hot, queue="default") if by_age else 0
             leases = store.claim_ready(
-                hot, queue="default", limit=limit, worker=worker, least=least
+                hot,
+                queue="default",
+                limit=limit,
+                worker=worker,
+                start=(least, store.FRONT[1]),
             )
         return {lease.run_id for lease in leases}
 

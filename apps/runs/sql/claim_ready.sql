@@ -1,5 +1,5 @@
 -- Claim the first runs of a queue, lowest (priority, tag) over all slices.
--- It passes over the priorities before `least`.
+-- From (`least`, `after`) on: what lies before is passed over, dead rows too.
 -- writes: ready lease
 -- moves: ready -> running
 -- index: chrono_ready_order on every slice
@@ -12,7 +12,7 @@
 WITH chosen AS MATERIALIZED (
     SELECT r.tableoid AS slice, r.ctid AS tid FROM chrono_ready r
     WHERE r.queue = %(queue)s::text
-        AND r.priority >= %(least)s::smallint
+        AND (r.priority, r.tag) >= (%(least)s::smallint, %(after)s::bigint)
         AND NOT EXISTS (
             SELECT FROM chrono_withdrawn w
             WHERE w.run_id = r.run_id AND w.part = r.part
@@ -73,4 +73,4 @@ RETURNING run_id, part, job_id, revision, tenant, attempt, fence, token,
     job_id = ANY(ARRAY(
         SELECT j.id FROM chrono_job j
         WHERE j.id = ANY(ARRAY(SELECT job_id FROM moved)) AND j.deleted_at IS NOT NULL
-    )), (SELECT gates FROM chrono_dispatch_state WHERE id = 1)
+    )), (SELECT gates FROM chrono_dispatch_state WHERE id = 1), priority, tag
