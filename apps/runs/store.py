@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 from psycopg.types.json import Jsonb
@@ -336,7 +337,7 @@ def claim_ready(
             "tokens": random_uuids(limit),
         },
     )
-    return list(map(Lease._make, rows))
+    return list(starmap(Lease, rows))
 
 
 def find_oldest_priority(conn: Connection, *, queue: str) -> int:
@@ -350,7 +351,7 @@ def find_oldest_priority(conn: Connection, *, queue: str) -> int:
 
 def list_leases(conn: Connection, *, worker: uuid.UUID) -> list[Lease]:
     """Return all that a worker holds, by the database's account."""
-    return list(map(Lease._make, _SQL["list_leases"].run(conn, {"worker": worker})))
+    return list(starmap(Lease, _SQL["list_leases"].run(conn, {"worker": worker})))
 
 
 def load_targets(
@@ -642,7 +643,7 @@ def claim_set_aside(
     rows = _SQL["claim_set_aside"].run(
         conn, {"queue": queue, "limit": limit, "worker": worker}
     )
-    return list(map(Lease._make, rows))
+    return list(starmap(Lease, rows))
 
 
 def cancel_if_timed(
