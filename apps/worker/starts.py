@@ -3,8 +3,9 @@
 While somebody holds an old snapshot, rows that were claimed stay in the way until their
 slice is emptied, and each look from the front passes over all of them. So a claim that
 took long is followed by claims that begin where it ended, for ten times as long as it
-took. What came to lie before meanwhile, a more urgent run or one that was given back,
-waits until the next look from the front.
+took, but for no more than a quarter of a second, whatever made it slow. What came to
+lie before meanwhile, a more urgent run or one that was given back, waits until the next
+look from the front.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from chrono.rules.instants import Millis
 LONG: Millis = 5
 """A claim usually takes one or two."""
 REST = 10
+LONGEST_REST: Millis = 250
 
 type Place = tuple[int, int]
 """A priority and a tag."""
@@ -42,7 +44,7 @@ class Starts:
         now = self._monotonic()
         if start == FRONT:
             took = now - begun
-            until = now + took * REST if took >= LONG else now
+            until = now + (min(took * REST, LONGEST_REST) if took >= LONG else 0)
         else:
             _, until = self._kept[queue]
         if now < until:

@@ -8,7 +8,7 @@ from apps.runs import store, worker_store
 from apps.runs.store import FRONT, Lease
 from apps.runtime.clock import ManualClock
 from apps.runtime.sessions import connect_hot
-from apps.worker.starts import LONG, REST, Starts
+from apps.worker.starts import LONG, LONGEST_REST, REST, Starts
 from tests.support.seed import make_job, make_ready
 
 HIGH, NORMAL = 0, 2
@@ -50,6 +50,14 @@ def test_after_one_that_took_long_some_begin_where_the_last_ended(starts, clock)
     # However long those take: it is time for the front when it was said to be.
     claim(starts, clock, TOOK * REST - 2, lease(NORMAL, 30))
     assert starts.of("default") == (NORMAL, 30)
+    clock.moment += 1
+    assert starts.of("default") == FRONT
+
+
+def test_a_slow_network_keeps_nobody_from_the_front_for_long(starts, clock):
+    claim(starts, clock, LONGEST_REST, lease(NORMAL, 9))
+    clock.moment += LONGEST_REST - 1
+    assert starts.of("default") == (NORMAL, 9)
     clock.moment += 1
     assert starts.of("default") == FRONT
 
