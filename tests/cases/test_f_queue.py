@@ -61,7 +61,8 @@ def blocks_of_a_claim(conn):
         "queue": "default",
         "limit": 20,
         "worker": uuid.uuid4(),
-        "least": 0,
+        "least": store.FRONT[0],
+        "after": store.FRONT[1],
         "tokens": random_uuids(20),
     }
     with conn.transaction(force_rollback=True):

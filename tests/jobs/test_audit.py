@@ -543,6 +543,7 @@ def test_the_audit_writes_nothing_and_keeps_no_session_setting(ledger, job):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_ten_thousand_jobs_need_no_more_memory_than_a_few(ledger, now):
     make_jobs(ledger, 10_000, born=now - 2 * HOUR)
     used = []
