@@ -53,7 +53,7 @@ from chrono.rules.partitions import PARTITIONS, partition_of  # noqa: E402
 from chrono.rules.schedule import schedule_from_json  # noqa: E402
 
 USUAL = (2, 2)
-"""How many schedulers and workers a herd comes to."""
+"""Two schedulers and two workers."""
 KILL_AFTER: Millis = 200
 START_MS = 4_000
 START_MS_PER_JOB = 0.15
@@ -110,6 +110,7 @@ class Herd:
     widest: Millis = 0
     """The widest window that jitter may spread them over."""
     processes: tuple[int, int] = USUAL
+    """How many schedulers and workers it comes to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,8 +80,11 @@ MOST_COLLAPSED = 1_000
 """How many rows of the ledger are added up for one run; a row may be a stretch."""
 
 
-FRONT: Final = (0, -(1 << 63))
-"""Before every priority and tag of a queue."""
+type Rank = tuple[int, int]
+"""A priority and a tag: the lowest in its queue goes first."""
+
+FRONT: Final[Rank] = (0, -(1 << 63))
+"""Before every run of a queue."""
 
 
 class Lease(NamedTuple):
@@ -318,11 +321,11 @@ def claim_ready(
     queue: str,
     limit: int,
     worker: uuid.UUID,
-    start: tuple[int, int] = FRONT,
+    start: Rank = FRONT,
 ) -> list[Lease]:
     """Claim up to ``limit`` runs of a queue; run it on a hot session only.
 
-    Those of high priority first, from ``start`` on, a priority and a tag.
+    Those of high priority first, from ``start`` on.
 
     After an error the claim may have been made all the same: see :func:`list_leases`.
     """

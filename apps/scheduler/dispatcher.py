@@ -132,7 +132,8 @@ class Dispatcher:
         if now >= self._loader.ahead_due():
             self._loader.load_ahead(now)
             fired += self._fire()
-        self._rehearse(now)
+        if self._rehearse(now):
+            fired += self._fire()
         if now >= self._loader.overdue_due() and not self.cache.has_aside():
             self._loader.load_overdue(now)
             fired += self._fire()
@@ -181,15 +182,21 @@ class Dispatcher:
             self._warm[bucket] = now + COLD_AFTER
         return [self._gun.fire(due, self._moment(), self._progress)]
 
-    def _rehearse(self, now: Millis) -> None:
-        """Rehearse what fires within a second, where nothing like it fired lately."""
+    def _rehearse(self, now: Millis) -> bool:
+        """Rehearse what fires within a second, where nothing like it fired lately.
+
+        One table a step, since what is due waits for it; return whether there was one.
+        """
         soon = now + 2 * LOOK_EVERY
         if not self.cache.has_before(soon):
-            return
+            return False
         self._warm = {name: until for name, until in self._warm.items() if until > now}
-        for bucket in {bucket_name(now), bucket_name(soon)} - self._warm.keys():
-            self._warm[bucket] = now + COLD_AFTER
-            self._gun.rehearse(bucket, self._moment())
+        for bucket in (bucket_name(now), bucket_name(soon)):
+            if bucket not in self._warm:
+                self._warm[bucket] = now + COLD_AFTER
+                self._gun.rehearse(bucket, self._moment())
+                return True
+        return False
 
     def _moment(self) -> Moment:
         return Moment(

@@ -267,9 +267,11 @@ class Claimer:
                 conn, queue=queue, limit=limit, worker=self._worker
             )
         by_age = self._by_priority[queue] >= limit * TO_ONE_BY_AGE
-        start = self._starts.of(queue)
         if by_age:
-            start = (store.find_oldest_priority(conn, queue=queue), store.FRONT[1])
+            oldest = store.find_oldest_priority(conn, queue=queue)
+            start = (oldest, store.FRONT[1])
+        else:
+            start = self._starts.of(queue)
         begun = self._monotonic()
         leases = store.claim_ready(
             conn, queue=queue, limit=limit, worker=self._worker, start=start

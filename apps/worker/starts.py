@@ -10,7 +10,7 @@ look from the front.
 
 from collections.abc import Callable, Sequence
 
-from apps.runs.store import FRONT, Lease
+from apps.runs.store import FRONT, Lease, Rank
 from chrono.rules.instants import Millis
 
 LONG: Millis = 5
@@ -18,24 +18,21 @@ LONG: Millis = 5
 REST = 10
 LONGEST_REST: Millis = 250
 
-type Place = tuple[int, int]
-"""A priority and a tag."""
-
 
 class Starts:
-    """The places of a worker's queues."""
+    """The ranks at which the claims of a worker's queues begin."""
 
     def __init__(self, monotonic: Callable[[], Millis]) -> None:
         self._monotonic = monotonic
-        self._kept: dict[str, tuple[Place, Millis]] = {}
+        self._kept: dict[str, tuple[Rank, Millis]] = {}
 
-    def of(self, queue: str) -> Place:
+    def of(self, queue: str) -> Rank:
         """Return where the next claim of a queue is to begin."""
-        place, until = self._kept.get(queue, (FRONT, 0))
-        return place if self._monotonic() < until else FRONT
+        rank, until = self._kept.get(queue, (FRONT, 0))
+        return rank if self._monotonic() < until else FRONT
 
     def note(
-        self, queue: str, leases: Sequence[Lease], *, start: Place, begun: Millis
+        self, queue: str, leases: Sequence[Lease], *, start: Rank, begun: Millis
     ) -> None:
         """Go on behind a claim that brought all that was asked for, where it is time.
 

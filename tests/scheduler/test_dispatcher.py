@@ -12,6 +12,8 @@ from apps.runs import worker_store
 from apps.runs.store import Settlement
 from apps.runtime.sessions import Connection
 from apps.scheduler import store
+from apps.scheduler.fire import Gun
+from apps.scheduler.load import Loader
 from chrono.rules import jitter
 from chrono.rules.instants import parse_instant
 from chrono.rules.keys import run_id
@@ -316,3 +318,25 @@ def test_what_fires_all_the_time_is_not_rehearsed(leader: Leader) -> None:
         "WHERE starts_with(statement, '/* scheduler.fire_undecided')"
     ).fetchall()
     assert (calls, fires) == (11, 10)
+
+
+def test_what_came_due_during_a_rehearsal_waits_for_nothing_else(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = leader.create("each hour", cron="0 * * * *")
+    one = NOON + HOUR
+    leader.clock.moment = one - 2 * SECOND
+    leader.step()
+
+    def rehearse(*_: object) -> None:
+        leader.clock.moment = one
+
+    monkeypatch.setattr(Gun, "rehearse", rehearse)
+    fired: list[list[int]] = []
+    monkeypatch.setattr(Loader, "overdue_due", lambda _: 0)
+    monkeypatch.setattr(
+        Loader, "load_overdue", lambda *_: fired.append(leader.fired(job))
+    )
+    leader.clock.moment = one - SECOND // 2
+    leader.dispatcher.step()
+    assert fired == [[one]]
