@@ -75,19 +75,16 @@ def attach_leaf(
         )
         moved = 0
         if default in names:
-            moved = conn.execute(
-                compose.SQL(
-                    "WITH moved AS (DELETE FROM {} WHERE {} >= {} AND {} < {} "
-                    "RETURNING *) INSERT INTO {} SELECT * FROM moved"
-                ).format(
-                    compose.Identifier(default),
-                    compose.Identifier(key),
-                    compose.Literal(lower),
-                    compose.Identifier(key),
-                    compose.Literal(upper),
-                    compose.Identifier(leaf),
+            taking = (conn, default, leaf, key, lower, upper)
+            moved = _take(*taking)
+            # What others wrote into it since would make ATTACH fail: so now, before the
+            # second look, writers wait. The first took most, beside them.
+            conn.execute(
+                compose.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(
+                    compose.Identifier(default)
                 )
-            ).rowcount
+            )
+            moved += _take(*taking)
         conn.execute(
             compose.SQL(
                 "ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})"
@@ -99,6 +96,25 @@ def attach_leaf(
             )
         )
     return moved
+
+
+def _take(
+    conn: Connection, default: str, leaf: str, key: str, lower: str, upper: str
+) -> int:
+    """Move the default leaf's rows of a range into a leaf; return how many."""
+    return conn.execute(
+        compose.SQL(
+            "WITH moved AS (DELETE FROM {} WHERE {} >= {} AND {} < {} "
+            "RETURNING *) INSERT INTO {} SELECT * FROM moved"
+        ).format(
+            compose.Identifier(default),
+            compose.Identifier(key),
+            compose.Literal(lower),
+            compose.Identifier(key),
+            compose.Literal(upper),
+            compose.Identifier(leaf),
+        )
+    ).rowcount
 
 
 def detach_leaf(conn: Connection, *, parent: str, leaf: Leaf) -> None:

@@ -147,6 +147,23 @@ def test_a_writer_in_the_default_leaf_makes_an_attach_give_up_whole(
     assert attach(conn, "chrono_shut", 1) == 1
 
 
+def test_a_row_written_to_the_default_leaf_during_an_attach_moves_too(
+    conn: Connection,
+    connect: Callable[..., pg.Connection],
+    background: Background,
+) -> None:
+    writer, observer = connect(), connect()
+    conn.execute(PATIENT)
+    conn.execute("INSERT INTO chrono_shut VALUES (11)")
+    with writer.transaction():
+        # Not seen by the attach when it looks what there is to move.
+        writer.execute("INSERT INTO chrono_shut VALUES (12)")
+        attached: Future[int] = background(attach, conn, "chrono_shut", 1)
+        pg.wait_until_blocked(observer, conn.info.backend_pid)
+    assert attached.result(timeout=10) == 2
+    assert where(conn, "chrono_shut") == [("chrono_shut_1", 11), ("chrono_shut_1", 12)]
+
+
 def test_a_detached_leaf_is_a_table_of_its_own_until_dropped(conn: Connection) -> None:
     attach(conn, "chrono_open", 1)
     conn.execute("INSERT INTO chrono_open VALUES (11)")

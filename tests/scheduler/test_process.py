@@ -59,7 +59,8 @@ def start() -> Iterator[Start]:
         if process.poll() is None:
             process.kill()
         process.wait(10)
-        if process.stdout is not None:
+        if process.stdout is not None and not process.stdout.closed:
+            print(process.stdout.read())  # Shown where the test failed.
             process.stdout.close()
 
 

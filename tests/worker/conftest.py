@@ -34,7 +34,9 @@ def start(dsn) -> Iterator:
         if process.poll() is None:
             process.kill()
         process.wait(10)
-        process.stdout.close()
+        if not process.stdout.closed:
+            print(process.stdout.read())  # Shown where the test failed.
+            process.stdout.close()
 
 
 @pytest.fixture
