@@ -125,6 +125,10 @@ def drop_old_days(conn: Connection, *, now: Millis) -> list[str]:
                 continue
             try:
                 with conn.transaction():
+                    # A run of that day may end even now: writers wait from here on.
+                    partitions.lock_against_writes(conn, table=leaf)
+                    if not _is_over(conn, table, leaf, day, now):
+                        continue
                     if table is RUN:
                         store.keep_runs(conn, leaf=leaf)
                     if table is ATTEMPT:

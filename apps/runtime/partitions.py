@@ -131,6 +131,16 @@ def detach_leaf(conn: Connection, *, parent: str, leaf: Leaf) -> None:
     )
 
 
+def lock_against_writes(conn: Connection, *, table: str) -> None:
+    """Have writers of a table wait until the transaction ends; readers go on.
+
+    What was written before is seen by the next statement. Raises ``LockNotAvailable``.
+    """
+    conn.execute(
+        compose.SQL("LOCK TABLE {} IN SHARE MODE").format(compose.Identifier(table))
+    )
+
+
 def drop_table(conn: Connection, *, table: str) -> None:
     """Drop a detached leaf, or an attached one of a parent that has a default leaf."""
     conn.execute(

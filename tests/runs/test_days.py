@@ -1,7 +1,8 @@
 """Day leaves: there before they are needed, gone when over, what failed kept."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -222,6 +223,24 @@ def test_a_reader_puts_the_dropping_off_and_nothing_is_kept_twice(
         assert ids(conn, "chrono_run_kept") == set()
     assert day_name(RUN.name, NOON) in days.drop_old_days(conn, now=over)
     assert ids(conn, "chrono_run_kept") == {dead}
+
+
+def test_a_run_that_ends_while_its_day_is_dropped_keeps_the_day(
+    conn: Connection,
+    connect: Callable[..., pg.Connection],
+    background: Callable[..., Future[list[str]]],
+) -> None:
+    writer, observer = connect(), connect()
+    days.ensure_days(conn, now=NOON)
+    conn.execute("SET lock_timeout = '30s'")
+    over = NOON + RUN.kept + DAY
+    days.drop_old_days(conn, now=over - DAY)  # Those of the days before.
+    with writer.transaction():
+        late = put_run(writer, NOON, finished=over)
+        dropping = background(days.drop_old_days, conn, now=over)
+        pg.wait_until_blocked(observer, conn.info.backend_pid)
+    assert day_name(RUN.name, NOON) not in dropping.result(timeout=10)
+    assert ids(conn, "chrono_run") == {late}
 
 
 def test_what_is_kept_goes_after_its_own_time_a_bounded_number_a_call(
