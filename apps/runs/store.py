@@ -131,6 +131,10 @@ class Target:
     retry_policy: dict[str, Any]
     once: bool = False
     """Whether its runs are begun at most once."""
+    text: str | None = None
+    """The payload as it is stored; None where it is that of one run alone."""
+    size: int = 0
+    """Of how many characters it is, with its payload, as it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

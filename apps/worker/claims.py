@@ -5,7 +5,7 @@ import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psycopg
 
@@ -19,7 +19,7 @@ from apps.worker.lines import Line
 from apps.worker.pauses import Pauses, wait_within
 from apps.worker.seats import Seats
 from apps.worker.starts import Starts
-from apps.worker.targets import Key, New, Targets, is_task, read
+from apps.worker.targets import UNREADABLE, Key, New, Targets, is_task, read, with_own
 from chrono.rules.catchup import may_stand_for_others
 from chrono.rules.instants import MINUTE, Millis
 from chrono.rules.keys import is_extra
@@ -35,7 +35,6 @@ LONGEST_REST: Millis = 1_000
 LOOK_EVERY: Millis = MINUTE
 TO_ONE_BY_AGE = 19
 """So many runs are taken by priority to one that is taken by age."""
-UNREADABLE = object()
 
 type Own = dict[uuid.UUID, Target]
 """Runs with a payload of their own, each with its target and that payload."""
@@ -55,7 +54,7 @@ def load_own(conn: Connection, leases: Sequence[Lease]) -> Own:
     found = store.load_targets(conn, revisions=keys)
     targets = {key: read(key, written) for key, written in found.items()}
     return {
-        lease.run_id: replace(target, payload=payloads[lease.run_id])
+        lease.run_id: with_own(target, payloads[lease.run_id])
         for lease in having
         if (target := targets.get((lease.job_id, lease.revision))) is not None
     }

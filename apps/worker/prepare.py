@@ -1,6 +1,5 @@
 """Making a target ready, by its kind."""
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,7 +53,7 @@ class Prepare:
             policy=replace(policy, max_attempts=1) if target.once else policy,
             payload=target.payload,
             # The payload is kept as a value and as text, and once more as a body.
-            weight=1_000 + 3 * len(json.dumps([target.target, target.payload])),
+            weight=1_000 + 3 * target.size,
             once=target.once,
             transactional=isinstance(call, TransactionCall),
             target=sys.intern(identity(target.target)),
@@ -86,7 +85,8 @@ class Prepare:
                 )
             case _:
                 return Refused(
-                    "The target is of a kind that this worker does not know."
+                    "The target or its payload cannot be read, which the worker's log "
+                    "says, or it is of a kind that this worker does not know."
                 )
 
 

@@ -10,6 +10,9 @@ import logging
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
 
 from apps.runs.store import Lease, Target, Written
 from apps.worker.execution import Execution, Outcome, Prepared
@@ -25,6 +28,9 @@ MOST_SHARED = 1_000
 HEAVIEST_SHARED = 4_096
 """A target that is heavier, written or ready, is a job's own: few others are written
 alike."""
+
+UNREADABLE: Final = object()
+"""Stands for a payload that Python cannot read."""
 
 Key = tuple[uuid.UUID, int]
 New = tuple[Written, Target | None]
@@ -70,7 +76,7 @@ def read(key: Key, written: Written) -> Target:
     """
     job, revision = key
     try:
-        target, retry = json.loads(written.target), json.loads(written.retry_policy)
+        target, retry = _parsed(written.target), _parsed(written.retry_policy)
         payload = None if written.payload is None else json.loads(written.payload)
     except (ValueError, RecursionError):
         log.warning("revision %s of job %s cannot be read", revision, job)
@@ -82,12 +88,38 @@ def read(key: Key, written: Written) -> Target:
         payload=payload,
         retry_policy=retry,
         once=written.once,
+        text=written.payload,
+        size=_size(written),
     )
+
+
+def with_own(target: Target, payload: Any) -> Target:
+    """Return the target of a run that has a payload of its own.
+
+    Where that is UNREADABLE it is no kind at all, as a target that is.
+    """
+    if payload is UNREADABLE:
+        return replace(target, target={}, payload=None, text=None)
+    return replace(target, payload=payload, text=None)
+
+
+def _parsed(text: str) -> Any:
+    """Return what a text says that others say too; whoever gets it changes nothing."""
+    return _parsed_short(text) if len(text) <= HEAVIEST_SHARED else json.loads(text)
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _parsed_short(text: str) -> Any:
+    return json.loads(text)
 
 
 def is_light(written: Written) -> bool:
     """Return whether a target is written so shortly that jobs may share it."""
-    return len(written.target) + len(written.payload or "") <= HEAVIEST_SHARED
+    return _size(written) <= HEAVIEST_SHARED
+
+
+def _size(written: Written) -> int:
+    return len(written.target) + len(written.payload or "")
 
 
 def is_task(target: Target) -> bool:

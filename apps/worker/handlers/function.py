@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
+from apps.runs.store import Target
 from apps.worker.execution import Execution, HandBack, Outcome
 from apps.worker.threads import Threads
 from chrono.rules.instants import SECOND, Millis
@@ -23,9 +24,10 @@ TRACE_FRAMES = 8
 class Arguments:
     """What a function is called with; a payload that can change is made anew."""
 
-    def __init__(self, task: Task, payload: Any) -> None:
-        self._payload = payload
-        self._text = json.dumps(payload) if isinstance(payload, dict | list) else None
+    def __init__(self, task: Task, target: Target) -> None:
+        self._payload = target.payload
+        changes = isinstance(target.payload, dict | list)
+        self._text = target.text if changes else None
         self._wants_context = task.wants_context
 
     def of(self, execution: Execution) -> tuple[Any, ...]:

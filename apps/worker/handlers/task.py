@@ -90,7 +90,7 @@ def prepare_task(
         if children is None:
             return Refused("This worker has no processes for tasks.")
         return ProcessCall(task, target.payload, children)
-    arguments = Arguments(task, target.payload)
+    arguments = Arguments(task, target)
     if task.transactional:
         return TransactionCall(task, arguments, threads)
     if task.is_async:
