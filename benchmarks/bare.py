@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 
 from apps.runs import worker_store
+from apps.runs.store import FRONT
 from apps.runtime import sql
 from apps.runtime.arrays import bools, int8s, random_uuids, texts, uuids
 from apps.runtime.sessions import connect_hot, connect_leader
@@ -67,8 +68,7 @@ def bare(bench: Rig, *, seconds: float, ledger: bool) -> dict[str, Any]:
         settled = counted[1] + counted[2]
         took = time.monotonic() - begin
         end.set()
-        for process in processes:
-            process.join(timeout=10)
+        _join(processes)
     return {"n": settled, "runs_per_s": round(settled / took), "fired": counted[0]}
 
 
@@ -92,13 +92,20 @@ def work_alone(bench: Rig, *, processes: int, seconds: float) -> dict[str, Any]:
         settled, cpu = sum(counted[:]), _cpu(bench, workers) - before
         took = time.monotonic() - begin
         end.set()
-        for worker in workers:
-            worker.join(timeout=10)
+        _join(workers)
     return {
         "n": settled,
         "runs_per_s": round(settled / took),
         "cpu_us_per_run": round(cpu / settled * 1e6, 1),
     }
+
+
+def _join(processes: Sequence[ForkProcess]) -> None:
+    """Wait for the ends of processes; raise RuntimeError where one failed."""
+    for process in processes:
+        process.join(timeout=10)
+    if any(process.exitcode for process in processes):
+        raise RuntimeError("a process of the bare statements failed")
 
 
 def _cpu(bench: Rig, workers: Sequence[ForkProcess]) -> float:
@@ -236,7 +243,8 @@ def _work(url: str, go: Barrier, end: Event, counted: Any, me: int) -> None:
                     "queue": "default",
                     "limit": CLAIM,
                     "worker": worker,
-                    "least": 0,
+                    "least": FRONT[0],
+                    "after": FRONT[1],
                     "tokens": random_uuids(CLAIM),
                 },
                 binary=True,
