@@ -135,6 +135,8 @@ class Target:
     """The payload as it is stored; None where it is that of one run alone."""
     size: int = 0
     """Of how many characters it is, with its payload, as it is stored."""
+    unreadable: bool = False
+    """Whether it, or its payload, is fit for the database and not for Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,15 @@ from chrono.rules.errors import BadValue
 from chrono.rules.targets import identity
 from chrono.tasks import Registry
 
+UNREADABLE = (
+    "The target or its payload cannot be read: it holds a number of more than 4,300 "
+    "digits, or is nested too deeply. Change the job, or run it with another payload."
+)
+UNKNOWN = (
+    "The target is of a kind that this worker does not know. Deploy the code that has "
+    "it to the workers of this queue, and redrive the run."
+)
+
 
 class Prepare:
     """Makes targets ready with what this process has at hand."""
@@ -68,6 +77,8 @@ class Prepare:
         return task is not None and task.wants_context
 
     def _call(self, target: Target) -> Call:
+        if target.unreadable:
+            return Refused(UNREADABLE)
         match target.target.get("kind"):
             case "task":
                 return prepare_task(
@@ -84,10 +95,7 @@ class Prepare:
                     key=self._webhook_key,
                 )
             case _:
-                return Refused(
-                    "The target or its payload cannot be read, which the worker's log "
-                    "says, or it is of a kind that this worker does not know."
-                )
+                return Refused(UNKNOWN)
 
 
 def _min_items_of(fields: Mapping[str, object]) -> int:

@@ -69,18 +69,19 @@ UNUSABLE = Prepared(
 
 
 def read(key: Key, written: Written) -> Target:
-    """Return a target; one that Python cannot read comes back as no kind at all.
+    """Return a target; one that Python cannot read comes back as unreadable.
 
     A number of 5,000 digits is fit for jsonb and not for Python: its job must fail, not
     every worker that claims it.
     """
     job, revision = key
+    unreadable = False
     try:
         target, retry = _parsed(written.target), _parsed(written.retry_policy)
         payload = None if written.payload is None else json.loads(written.payload)
     except (ValueError, RecursionError):
         log.warning("revision %s of job %s cannot be read", revision, job)
-        target, payload, retry = {}, None, {}
+        target, payload, retry, unreadable = {}, None, {}, True
     return Target(
         job_id=job,
         revision=revision,
@@ -90,16 +91,14 @@ def read(key: Key, written: Written) -> Target:
         once=written.once,
         text=written.payload,
         size=_size(written),
+        unreadable=unreadable,
     )
 
 
 def with_own(target: Target, payload: Any) -> Target:
-    """Return the target of a run that has a payload of its own.
-
-    Where that is UNREADABLE it is no kind at all, as a target that is.
-    """
+    """Return the target of a run that has a payload of its own, maybe UNREADABLE."""
     if payload is UNREADABLE:
-        return replace(target, target={}, payload=None, text=None)
+        return replace(target, payload=None, text=None, unreadable=True)
     return replace(target, payload=payload, text=None)
 
 

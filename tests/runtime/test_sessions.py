@@ -138,7 +138,9 @@ def test_a_setting_that_the_server_does_not_know_yet_is_left_out(
 ) -> None:
     monkeypatch.setitem(sessions.SINCE, "chrono_of_the_future", 990000)
     settings = {"chrono_of_the_future": "1"}
-    connect(dsn, name="test", settings=settings, direct=True).close()
+    with connect(dsn, name="test", settings=settings, direct=True) as conn:
+        asked = conn.execute("SELECT current_setting('chrono_of_the_future', true)")
+        assert asked.fetchone() == (None,)
 
 
 def test_a_server_that_is_too_old_is_named(

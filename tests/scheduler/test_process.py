@@ -20,7 +20,7 @@ from chrono.rules.instants import to_millis
 from chrono.rules.zones import data_version
 from tests.support import pg, skewed
 from tests.support.relay import pooled
-from tests.worker.support import wait_for
+from tests.worker.support import end_all, wait_for
 
 Process = subprocess.Popen[str]
 Start = Callable[..., Process]
@@ -55,13 +55,7 @@ def start() -> Iterator[Start]:
         return started[-1]
 
     yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
-        if process.stdout is not None and not process.stdout.closed:
-            print(process.stdout.read())  # Shown where the test failed.
-            process.stdout.close()
+    end_all(started)
 
 
 def said(process: Process) -> list[str]:

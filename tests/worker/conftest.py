@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
-from tests.worker.support import heard
+from tests.worker.support import end_all, heard
 
 
 @pytest.fixture
@@ -30,13 +30,7 @@ def start(dsn) -> Iterator:
         return started[-1]
 
     yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
-        if not process.stdout.closed:
-            print(process.stdout.read())  # Shown where the test failed.
-            process.stdout.close()
+    end_all(started)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import psutil
@@ -83,6 +83,17 @@ def running(
     finally:
         lent.stop()
         lent.result()
+
+
+def end_all(processes: Iterable[subprocess.Popen[str]]) -> None:
+    """Kill those that still run; what they said is shown where the test failed."""
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+        if process.stdout is not None and not process.stdout.closed:
+            print(process.stdout.read())
+            process.stdout.close()
 
 
 def wait_for(check: Callable[[], Any], timeout: float = 10) -> Any:

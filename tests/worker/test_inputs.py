@@ -71,6 +71,8 @@ def test_a_payload_that_cannot_be_read_costs_its_run_and_no_other(dsn, connect):
     with running(dsn, {"echo": echo}):
         rows = {row[0]: row[1:] for row in settled(conn, 3)}
     assert rows[bad][:2] == (RunState.DEAD, Reason.NON_RETRYABLE)
+    [(error,)] = conn.execute("SELECT error FROM chrono_attempt").fetchall()
+    assert error.endswith("Change the job, or run it with another payload.")
     assert rows[good][3] == {"got": {"n": 3}}
     assert rows[plain][3] == {"got": {"n": 1}}
 
