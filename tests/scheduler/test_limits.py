@@ -1,5 +1,6 @@
 """Limits of keys and rates: who is let in, how many, in which order, and once."""
 
+import threading
 import uuid
 
 import pytest
@@ -392,7 +393,7 @@ def test_two_keepers_at_once_let_in_no_more_than_may(
     def admit(conn, gate):
         with conn.transaction():
             if not store.try_gates(conn, gates=[gate]):
-                return 0
+                return None
             found = store.admit_concurrency(
                 conn,
                 gate=gate,
@@ -403,10 +404,17 @@ def test_two_keepers_at_once_let_in_no_more_than_may(
             )
             return len(found)
 
+    def in_turn(conn, gate):
+        while (found := admit(conn, gate)) is None:
+            pass
+        return found
+
     def often(n):
         with connect_hot(dsn, name="test keeper") as conn:
-            return sum(admit(conn, alike[(n + k) % len(alike)]) for k in range(20))
+            together.wait(timeout=20)
+            return sum(in_turn(conn, alike[(n + k) % len(alike)]) for k in range(8))
 
+    together = threading.Barrier(6)
     found = [background(often, n) for n in range(6)]
     assert sum(one.result(timeout=20) for one in found) == 4
     assert busy(leader) == 4
