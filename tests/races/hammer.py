@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from unittest import mock
@@ -535,8 +536,13 @@ def draw(lot: random.Random, key: str, payload: Any = None) -> Definition:
     )
 
 
-def hammer(url: str, *, seed: int, seconds: float) -> tuple[list[str], Counter[str]]:
+def hammer(
+    url: str, *, seed: int, seconds: float, wanted: Collection[str] = ()
+) -> tuple[list[str], Counter[str]]:
     """Let all act on a migrated database for a while; return findings and counts.
+
+    While what is ``wanted`` has not come about, it goes on for up to three times as
+    long: on a slow machine less happens in a second.
 
     Django's default connection is to the same database.
     """
@@ -571,6 +577,12 @@ def hammer(url: str, *, seed: int, seconds: float) -> tuple[list[str], Counter[s
         for actor in actors:
             actor.start()
         shared.upset.wait(seconds)
+        latest = time.monotonic() + 2 * seconds
+        while time.monotonic() < latest:
+            reasons = verdict.count_reasons(conn)
+            if all(shared.seen.counts[what] or reasons[what] for what in wanted):
+                break
+            shared.upset.wait(0.5)
         shared.upset.set()
         for actor in actors:
             if actor.stops_early:

@@ -52,19 +52,20 @@ class Seen:
 def check(conn: Connection, seen: Seen) -> Iterator[str]:
     """Give all that the end tells to be wrong."""
     yield from (f"audit at the end: {found}" for found in invariants.violations(conn))
-    seen.counts.update(
-        {
-            f"ledger: {Reason(reason).label}": count
-            for reason, count in conn.execute(
-                "SELECT reason, count(*) FROM ("
-                "SELECT reason FROM chrono_occurrence UNION ALL "
-                "SELECT reason FROM chrono_run) r WHERE reason > 0 GROUP BY 1"
-            )
-        }
-    )
+    seen.counts.update(count_reasons(conn))
     yield from check_ledger(conn, seen)
     yield from check_decisions(conn)
     yield from check_runs(conn, seen)
+
+
+def count_reasons(conn: Connection) -> Counter[str]:
+    """Return how often each reason stands in the ledger and in the history."""
+    rows = conn.execute(
+        "SELECT reason, count(*) FROM ("
+        "SELECT reason FROM chrono_occurrence UNION ALL "
+        "SELECT reason FROM chrono_run) r WHERE reason > 0 GROUP BY 1"
+    )
+    return Counter({f"ledger: {Reason(reason).label}": n for reason, n in rows})
 
 
 def check_ledger(conn: Connection, seen: Seen) -> Iterator[str]:
