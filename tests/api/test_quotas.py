@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.jobs import store
 from apps.jobs.quotas import Quotas, change_quotas
 from tests.api.conftest import ACME, ACTOR
 
@@ -10,7 +11,8 @@ LONG = {"text": "x" * 100}
 
 
 @pytest.fixture(autouse=True)
-def quotas(database):
+def quotas(database, monkeypatch):
+    monkeypatch.setattr(store, "hurry", lambda conn: None)
     limits = Quotas(max_jobs=2, max_payload_bytes=100)
     change_quotas(ACME, limits, actor=ACTOR)
 

@@ -35,6 +35,13 @@ from tests.support.pg import wait_until_blocked
 
 NOON = parse_instant("2054-11-30T12:00:00Z")
 LONG = {"text": "x" * 100}
+HURRY = store.hurry
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Setting a quota waits as long as it takes, but where a test is about that."""
+    monkeypatch.setattr(store, "hurry", lambda conn: None)
 
 
 def grant(**quotas: int | None) -> bool:
@@ -217,9 +224,8 @@ def test_creates_without_a_quota_wait_for_nobody(ledger, background):
 
 
 def test_a_create_under_way_is_counted_when_the_quota_comes(
-    ledger, background, connect, monkeypatch
+    ledger, background, connect
 ):
-    monkeypatch.setattr(store, "hurry", lambda conn: None)
     with enclose():
         make("under way")
         future, pid = in_thread(background, grant, max_jobs=5)
@@ -267,7 +273,8 @@ def test_a_restore_that_began_before_the_quota_is_refused_by_it(
     assert counted(ledger) == [(1, 1)]
 
 
-def test_who_sets_a_quota_holds_nobody_up_for_long(ledger, background):
+def test_who_sets_a_quota_holds_nobody_up_for_long(ledger, background, monkeypatch):
+    monkeypatch.setattr(store, "hurry", HURRY)
     with enclose():
         make("under way")
         future, _ = in_thread(background, grant, max_jobs=5)
@@ -277,7 +284,8 @@ def test_who_sets_a_quota_holds_nobody_up_for_long(ledger, background):
     assert ledger.rows("SELECT max_jobs FROM chrono_tenant") == [(None,)]
 
 
-def test_jobs_that_take_long_to_count_hold_nobody_up_either(ledger):
+def test_jobs_that_take_long_to_count_hold_nobody_up_either(ledger, monkeypatch):
+    monkeypatch.setattr(store, "hurry", HURRY)
     ledger.conn.execute(
         "CREATE FUNCTION be_long() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN PERFORM pg_sleep(3); RETURN NEW; END $$;"

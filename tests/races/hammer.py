@@ -74,8 +74,9 @@ OVERLAPS = (
 CATCHUPS = ("run_once", "run_all", "skip", "deadline")
 DRAIN_S = 30.0
 
-# What a kill, a rest or a wait that was given up looks like; all else is a fault.
-BORNE = {None, "57P01", "55P03", "57014"}
+# What a kill, a wait that was given up or a thread that was kept waiting looks like; all
+# else is a fault.
+BORNE = {None, "57P01", "55P03", "57014", "25P03"}
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ WANTED = (
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(150)
 def test_nothing_is_lost_doubled_or_stale_under_a_hammer(database: str) -> None:
     wrong, counts = hammer(database, seed=1, seconds=10, wanted=WANTED)
     assert not wrong, Counter(wrong).most_common(10)

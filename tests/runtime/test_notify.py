@@ -8,7 +8,7 @@ import pytest
 
 from apps.runtime import notify, store
 from apps.runtime.notify import JOBS, LEADERSHIP, LONGEST, READY, Voice
-from apps.runtime.sessions import Connection, connect_voice
+from apps.runtime.sessions import VOICE, Connection, connect, connect_voice
 from tests.support import pg
 
 
@@ -32,8 +32,9 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 @pytest.fixture
 def conn(dsn: str) -> Iterator[Connection]:
-    """A session to speak on."""
-    with connect_voice(dsn, name="test voice") as conn:
+    """A session to speak on; on a busy machine a statement may take its time."""
+    settings = {**VOICE, "statement_timeout": "10000"}
+    with connect(dsn, name="test voice", settings=settings, direct=True) as conn:
         yield conn
 
 
@@ -145,7 +146,7 @@ def test_a_notice_that_came_with_an_own_statement_is_kept_until_heard(
 
 
 def test_who_speaks_waits_for_no_lock_and_says_it_a_second_later(
-    conn: Connection,
+    dsn: str,
     heard: Heard,
     second_connection: pg.Connection,
     passing: Time,
@@ -161,17 +162,18 @@ def test_who_speaks_waits_for_no_lock_and_says_it_a_second_later(
         send(conn, **words)
 
     monkeypatch.setattr(store, "notify", behind_others)
-    voice = Voice(conn)
-    second_connection.execute("SELECT pg_advisory_lock(7)")
-    voice.say(READY, ["a"])
-    second_connection.execute("SELECT pg_advisory_unlock(7)")
-    passing.seconds += 0.5
-    voice.say(READY, ["b"])
-    assert (len(tries), heard()) == (1, [])
-    assert voice.flush_in() == pytest.approx(0.5)
-    passing.seconds += 0.5
-    voice.flush()
-    assert heard() == [(READY, "a,b")]
+    with connect_voice(dsn, name="test voice") as conn:
+        voice = Voice(conn)
+        second_connection.execute("SELECT pg_advisory_lock(7)")
+        voice.say(READY, ["a"])
+        second_connection.execute("SELECT pg_advisory_unlock(7)")
+        passing.seconds += 0.5
+        voice.say(READY, ["b"])
+        assert (len(tries), heard()) == (1, [])
+        assert voice.flush_in() == pytest.approx(0.5)
+        passing.seconds += 0.5
+        voice.flush()
+        assert heard() == [(READY, "a,b")]
 
 
 def test_a_full_queue_of_the_server_is_said_once_and_stops_nobody(

@@ -171,12 +171,8 @@ def test_what_was_refused_is_not_left_connected(
 def test_the_server_ends_a_silent_leader_and_frees_its_locks(
     dsn: str, second_connection: Connection
 ) -> None:
-    silent = connect(
-        dsn,
-        name="silent",
-        settings={**LEADER, "idle_session_timeout": "50"},
-        direct=True,
-    )
+    settings = {**LEADER, "idle_session_timeout": "500"}
+    silent = connect(dsn, name="silent", settings=settings, direct=True)
     silent.execute("SELECT pg_advisory_lock(7)")
     # Waits until the server has ended the silent session.
     second_connection.execute("SET lock_timeout = '10s'")
@@ -189,7 +185,7 @@ def test_the_server_ends_a_silent_leader_and_frees_its_locks(
 def test_the_server_ends_a_leader_that_is_silent_inside_a_transaction(
     dsn: str, second_connection: Connection
 ) -> None:
-    settings = {**LEADER, "idle_in_transaction_session_timeout": "50"}
+    settings = {**LEADER, "idle_in_transaction_session_timeout": "500"}
     silent = connect(dsn, name="silent", settings=settings, direct=True)
     silent.execute("BEGIN")
     silent.execute("SELECT pg_advisory_xact_lock(7)")

@@ -2,6 +2,7 @@
 
 import queue
 import re
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
@@ -13,6 +14,7 @@ from apps.runtime.sessions import connect_hot, connect_leader
 from apps.scheduler import leadership
 from apps.scheduler.leadership import ENDED_AT_TRY, NAMED_AT_TRY, Change, Leadership
 from apps.scheduler.store import FIRING
+from chrono.rules.instants import HOUR
 from tests.support import pg
 
 ALL = frozenset(range(64))
@@ -36,6 +38,13 @@ class Candidate:
         """Step once and follow what it says."""
         self.leadership.step()
         self.hear()
+
+    def step_until(self, done: Callable[[], bool], *, within: float) -> None:
+        """Step until something has come about; fail after so many seconds."""
+        latest = time.monotonic() + within
+        while not done():
+            assert time.monotonic() < latest, self.held
+            self.step()
 
     def hear(self) -> None:
         """Follow what was said so far."""
@@ -99,7 +108,7 @@ def test_what_a_dead_one_held_is_taken_under_a_higher_fence(
     lost = set(first.held)
     with psycopg.connect(dsn, autocommit=True) as assassin:
         assassin.execute(
-            "SELECT pg_terminate_backend(l.pid) FROM pg_locks l "
+            "SELECT pg_terminate_backend(l.pid, 5000) FROM pg_locks l "
             "WHERE l.locktype = 'advisory' AND l.objid = %s AND l.granted",
             [min(lost)],
         )
@@ -132,8 +141,8 @@ def test_one_that_stops_frees_its_partitions_at_once(
     first.leadership.start()
     first.leadership.changes.get(timeout=10)
     first.leadership.stop()
-    second.step()
-    assert second.held == ALL
+    # At once is before the server would end a silent session, after four seconds.
+    second.step_until(lambda: second.held == ALL, within=3)
 
 
 HOLD = "SELECT FROM chrono_partition WHERE id = ANY(%s) FOR {}"
@@ -176,6 +185,7 @@ def test_a_row_that_somebody_holds_for_long_is_set_aside_until_it_is_free(
     fences = dict(first.fences)
     holder = connect()
     pid = hold(holder, 5)
+    monkeypatch.setattr(leadership, "HELD_FOR", HOUR)
     first.step()
     assert first.held == ALL  # It may be an edit that is over in a moment.
     monkeypatch.setattr(leadership, "HELD_FOR", 0)
@@ -224,9 +234,8 @@ def test_a_firing_session_that_waits_for_a_lock_is_excused_and_the_holder_named(
     assert not excused
     done = background(firing.execute, "SELECT FROM chrono_run")
     pg.wait_until_blocked(second_connection, firing.info.backend_pid)
-    first.step()
-    first.step()
-    assert len(excused) == 2
+    # When it looks for deadlocks, after a while, it waits for no lock for a moment.
+    first.step_until(lambda: len(excused) == 2, within=5)
     named = [r.message for r in caplog.records if "firing waits" in r.message]
     assert len(named) == 1
     assert f"pid {holder.info.backend_pid} " in named[0]
@@ -287,5 +296,5 @@ def test_a_deposed_leader_s_firing_session_is_ended_and_our_own_is_not(
         else:
             with pytest.raises(psycopg.OperationalError):
                 firing.execute("SELECT 1")
-        first.step()
-        assert first.held == ALL
+        # Who is ended hears of it before its locks are free.
+        first.step_until(lambda: first.held == ALL, within=5)

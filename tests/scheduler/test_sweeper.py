@@ -16,6 +16,7 @@ from chrono.rules.lease import (
     SESSIONS_BACK_AFTER,
     SWEEP_EVERY,
 )
+from tests.worker.support import wait_for
 
 MOST_LOOKS = 60
 
@@ -160,7 +161,7 @@ def test_a_sweeper_whose_session_is_ended_distrusts_sessions_from_then_on(
     )
     sweeper.every_s = 0.01
     sweeper.start()
-    sweeper.join(0.5)
+    wait_for(lambda: sweeper._sweep._sessions_from)
     sweeper.stop()
     clock.moment += GONE_AFTER
     sweeper.step()
