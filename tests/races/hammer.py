@@ -74,8 +74,8 @@ OVERLAPS = (
 CATCHUPS = ("run_once", "run_all", "skip", "deadline")
 DRAIN_S = 30.0
 
-# What a kill, a wait that was given up or a thread that was kept waiting looks like; all
-# else is a fault.
+# What a kill, a wait given up or a thread that got no turn looks like; all else is a
+# fault.
 BORNE = {None, "57P01", "55P03", "57014", "25P03"}
 
 
