@@ -8,7 +8,7 @@ one with an answer was, once.
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from tests.rigs.check import Findings
 from tests.rigs.ledger import Effect
+from tests.rigs.tables import Lost
 from tests.support.pg import Connection
 
 CREATE, PUT, TRIGGER = "create", "put", "trigger"
@@ -157,11 +158,13 @@ def check_acks(
     events: Iterable[EventThere],
     effects: Iterable[Effect],
     runs: Iterable[str],
+    lost: Collection[Lost] = frozenset(),
 ) -> None:
     """Every acknowledged operation was carried out once, every other one at most once.
 
     ``effects`` are what the runs of triggers did, each under the operation's name as
     its job; ``runs`` are the ids of all settled runs, each of which somebody asked for.
+    Of the attempts in ``lost`` nobody knows what they did.
     """
     by_key: defaultdict[str, list[JobThere]] = defaultdict(list)
     for job in jobs:
@@ -187,7 +190,7 @@ def check_acks(
                 f"the job {key} has the definition {job.number} in revision "
                 f"{job.revision}; put were {last}",
             )
-    _check_runs(findings, operations, effects=effects, runs=runs)
+    _check_runs(findings, operations, effects=effects, runs=runs, lost=lost)
 
 
 def _check_events(
@@ -253,17 +256,19 @@ def _check_runs(
     *,
     effects: Iterable[Effect],
     runs: Iterable[str],
+    lost: Collection[Lost],
 ) -> None:
     by_name: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for effect in effects:
-        by_name[effect.job][effect.key] += effect.succeeded
+        known = (effect.key, effect.attempt) not in lost
+        by_name[effect.job][effect.key] += known and effect.succeeded
     settled = set(runs)
     for operation in operations:
         if operation.kind != TRIGGER:
             continue
         ran = by_name.pop(operation.name, Counter())
         if ran.total() > 1:
-            findings.double(f"the trigger {operation.name} ran {ran.total()} times")
+            findings.double(f"the trigger {operation.name} ran: {dict(ran)}")
         made = operation.answered
         if made is not None and not ran[made]:
             findings.lose(f"the trigger {operation.name}: its run had no effect")

@@ -9,12 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.rigs.ledger import Effect, Millis
-from tests.rigs.tables import SUCCESS, Decision, Run
+from tests.rigs.tables import SUCCESS, Decision, Lost, Run
 
 SHOWN = 20
-
-type Lost = tuple[str, int]
-"""A run's key and the number of an attempt."""
 
 
 @dataclass(slots=True)

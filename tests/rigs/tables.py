@@ -65,6 +65,10 @@ class Attempt:
     """Whether it ended with its worker."""
 
 
+type Lost = tuple[str, int]
+"""A run's key and the number of an attempt that ended with its worker."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """A run that was given up."""
@@ -165,6 +169,11 @@ def read_runs(conn: Connection, prefix: str = "") -> list[Run]:
         )
         for row in rows
     ]
+
+
+def read_lost(conn: Connection) -> set[Lost]:
+    """Return the attempts that ended with their worker."""
+    return {(str(each.run), each.attempt) for each in read_attempts(conn) if each.lost}
 
 
 def read_attempts(conn: Connection) -> list[Attempt]:

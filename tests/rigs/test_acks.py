@@ -1,6 +1,7 @@
 """The verdict about acknowledgements is red for every fault that is planted."""
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.rigs.acks import (
 )
 from tests.rigs.check import Findings
 from tests.rigs.ledger import Effect
+from tests.rigs.tables import Lost
 
 MADE = Operation(name="create-1", kind=CREATE, key="one", tries=1, answered="job-1")
 FIRST = Operation(
@@ -60,6 +62,7 @@ def judge(
     events: list[EventThere] | None = None,
     effects: list[Effect] | None = None,
     runs: list[str] | None = None,
+    lost: Collection[Lost] = frozenset(),
 ) -> Findings:
     """Return the verdict; what is not given is as it should be."""
     findings = Findings()
@@ -70,6 +73,7 @@ def judge(
         events=EVENTS if events is None else events,
         effects=[EFFECT] if effects is None else effects,
         runs=["run-1"] if runs is None else runs,
+        lost=lost,
     )
     return findings
 
@@ -123,6 +127,16 @@ def test_what_was_acknowledged_and_is_missing_is_lost(given: dict[str, Any]) -> 
             {"effects": [EFFECT, changed(EFFECT, job="trigger-9")]},
             id="effect of nobody",
         ),
+        pytest.param(
+            {"effects": [EFFECT, changed(EFFECT, attempt=2)]}, id="executed again"
+        ),
+        pytest.param(
+            {
+                "effects": [EFFECT, changed(EFFECT, key="run-2")],
+                "lost": {("run-1", 2)},
+            },
+            id="two runs of one, of which another attempt is lost",
+        ),
     ],
 )
 def test_what_is_there_too_often_is_doubled(given: dict[str, Any]) -> None:
@@ -173,6 +187,12 @@ def test_what_was_never_answered_may_be_there_or_not() -> None:
     assert judge(pending, before, without(EVENTS, SECOND_THERE)).lines == []
     twice = [EFFECT, changed(EFFECT, key="run-2")]
     assert judge(unknown, effects=twice).doubled == 1
+
+
+def test_what_a_lost_attempt_did_counts_for_nothing() -> None:
+    again = [EFFECT, changed(EFFECT, attempt=2)]
+    assert judge(effects=again, lost={("run-1", 1)}).lines == []
+    assert judge(lost={("run-1", 1)}).lost == 1
 
 
 def test_a_replay_says_so_and_was_carried_out_by_an_earlier_request() -> None:

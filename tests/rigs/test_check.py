@@ -9,7 +9,6 @@ import pytest
 
 from tests.rigs.check import (
     Findings,
-    Lost,
     check_decisions,
     check_fences,
     check_order,
@@ -17,7 +16,7 @@ from tests.rigs.check import (
 )
 from tests.rigs.ledger import Effect
 from tests.rigs.oracle import Era, History, expected
-from tests.rigs.tables import SUCCESS, Decision, JobRow, Run
+from tests.rigs.tables import SUCCESS, Decision, JobRow, Lost, Run
 
 RUN = uuid.UUID(int=7)
 DECISION = Decision(

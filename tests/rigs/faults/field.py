@@ -181,8 +181,7 @@ class Field(Squad):
         findings, conn, prefix = self.findings, self.conn, self.prefix
         decisions = tables.read_decisions(conn, prefix)
         runs = tables.read_runs(conn, prefix)
-        attempts = tables.read_attempts(conn)
-        lost = {(str(a.run), a.attempt) for a in attempts if a.lost}
+        lost = tables.read_lost(conn)
         due = {key: expected(eras) for key, eras in self.history.eras.items()}
         check_decisions(findings, decisions, due)
         check_runs(findings, decisions, runs, self._effects(), {}, lost)

@@ -65,6 +65,8 @@ def crash(field: Field) -> str:
 
 def stop_again_and_again(field: Field) -> str:
     """F13: ten immediate stops within a minute."""
+    # On a busy machine nothing may fire between two of them, and then is a minute late.
+    field.skips.add(tables.COLLAPSED)
     with ExitStack() as closing:
         count = len(field.schedulers) + len(field.workers)
         networks = [
@@ -238,6 +240,7 @@ def check_asked(field: Field, clients: Clients, target: Operation) -> int:
         events=[e for e in read_events_there(conn) if e.request_id.startswith(ours)],
         effects=[e for e in field.stack.effects(TRIGGER) if e.job.startswith(ours)],
         runs=[str(run.id) for run in tables.read_runs(conn, target.key)],
+        lost=tables.read_lost(conn),
     )
     return field.findings.lost - lost
 
