@@ -115,6 +115,7 @@ def test_no_page_breaks_its_own_policy(site):
     page.click("text=Run a range of the past…")
     page.click("text=Look what would run")
     page.locator("#preview", has_text="What would run").wait_for()
+    page.wait_for_load_state()
     assert page.locator("#preview tbody tr").count() == 21
     page.goto(job)
     page.click("button:has-text('Why?')")
@@ -135,6 +136,7 @@ def test_no_page_breaks_its_own_policy(site):
     assert "4 of 4 selected" in page.inner_text(".action-counter")
     page.select_option("select[name=action]", "pause_selected")
     page.click("button[name=index]")
+    page.wait_for_load_state()
     assert page.locator("#content-main li").count() == 4
     page.click("button:has-text('Pause')")
     page.wait_for_url("**/chrono_jobs/job/")

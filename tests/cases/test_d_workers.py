@@ -125,8 +125,12 @@ def test_d13_three_reapers_of_a_thousand_runs_make_a_thousand_transitions(
     worker = a_worker(conn)
     claim(conn, worker, runs=1_000)
     worker_store.mark_dead(conn, workers=[worker])
+    conns = [new_conn() for _ in range(3)]
+    for each in conns:
+        # They wait for one another, on a busy machine for longer than one may.
+        each.execute("SET lock_timeout = '30s'")
     reapers = [
-        background(rescue_all, new_conn(), now=DUE, horizon=lambda: 0) for _ in range(3)
+        background(rescue_all, each, now=DUE, horizon=lambda: 0) for each in conns
     ]
     assert sum(reaper.result(timeout=30) for reaper in reapers) == 1_000
     assert count(conn, "chrono_timer_far") == count(conn, "chrono_attempt") == 1_000

@@ -64,10 +64,11 @@ NEW = {
 
 
 def test_a_preview_says_what_a_schedule_does_and_saves_nothing(client, conn):
-    answer = send(client, page("add"), "_preview", **NEW)
+    winter = {"starts_at": "2090-01-01T00:00:00Z"}
+    answer = send(client, page("add"), "_preview", **NEW, **winter)
     text = answer.content.decode()
     assert answer.status_code == 200
-    assert "At 02:30 every day, America/New_York time." in text
+    assert "At 02:30 every day, America/New_York time, from 2090" in text
     assert "dst-gap" in text
     assert "does not exist" in text
     assert text.count("02:30:00-0") == 10

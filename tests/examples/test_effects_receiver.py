@@ -139,7 +139,7 @@ def test_a_worker_comes_again_while_the_key_is_worked_on(
     conn = connect()
     target = {"kind": "http", "url": f"{address}/pay"}
     [run] = make_ready(conn, make_job(conn, target=target, retry_policy=FAST))
-    first = background(post, str(run), path="/sleep-ms/1500/x")
+    first = background(post, str(run), path="/sleep-ms/5000/x")
     wait_for(lambda: keys(file) == [str(run)])
     assert post(str(run))[0] == 429
     with running(dsn):

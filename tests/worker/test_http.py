@@ -96,12 +96,12 @@ def test_an_unusual_success_leaves_its_status(dsn, connect, server):
 @pytest.mark.parametrize("path", ["hang", "drip"])
 def test_the_deadline_spans_the_whole_exchange(dsn, connect, server, path):
     conn = connect()
-    job = http_job(conn, f"{server.url}/{path}", timeout="300ms", retry_policy=FAST)
+    job = http_job(conn, f"{server.url}/{path}", timeout="2s", retry_policy=FAST)
     [run] = make_ready(conn, job)
     with running(dsn):
         [(ref, attempt, _)] = waiting(conn)
     assert (ref, attempt) == (run, 2)
-    assert errors(conn) == ["no complete answer within 300 ms"]
+    assert errors(conn) == ["no complete answer within 2000 ms"]
     [(reason,)] = conn.execute("SELECT reason FROM chrono_attempt").fetchall()
     assert reason == Reason.TIMED_OUT
     if path == "drip":
@@ -167,7 +167,8 @@ def test_what_is_no_answer_fails_in_words_that_name_no_address(dsn, connect, ser
     for url in urls:
         make_ready(conn, http_job(conn, url))
     with running(dsn):
-        rows = settled(conn, 6)
+        # A resolver may take its time to know that there is no such name.
+        rows = settled(conn, 6, timeout=40)
     assert {row[2] for row in rows} == {Reason.ATTEMPTS_EXHAUSTED}
     assert errors(conn) == [
         "the answer was not valid HTTP",
@@ -222,12 +223,12 @@ def test_no_spelling_of_a_private_address_is_connected_to(
 
 def test_runs_wait_for_slow_targets_beside_each_other(dsn, connect, server):
     conn = connect()
-    make_ready(conn, http_job(conn, f"{server.url}/hang", timeout="1s"), count=50)
+    make_ready(conn, http_job(conn, f"{server.url}/hang", timeout="5s"), count=50)
     with running(dsn, concurrency=50):
         for _ in range(50):
             assert server.busy.acquire(timeout=5)
         assert count(conn, "lease") == 50
-        settled(conn, 50)
+        settled(conn, 50, timeout=30)
 
 
 @pytest.mark.parametrize(

@@ -127,10 +127,11 @@ def test_what_was_asked_before_a_process_is_killed_is_kept_before_its_run_is_set
     stopped(process)
 
 
+@pytest.mark.timeout(120)
 def test_who_is_killed_at_its_deadline_is_settled_behind_what_it_asked_too(
     worker, conn, connect, effects
 ):
-    [run] = make_ready(conn, job(conn, "pay", effects, waits=True, timeout="3s"))
+    [run] = make_ready(conn, job(conn, "pay", effects, waits=True, timeout="8s"))
     process = worker()
     pid = effects.pid()
     slow = connect(autocommit=False)
@@ -138,7 +139,7 @@ def test_who_is_killed_at_its_deadline_is_settled_behind_what_it_asked_too(
     effects.go_on()
     wait_for(lambda: is_held_up(conn))
     # Nobody answers it, so it does not end when it is called off.
-    wait_for(lambda: gone(pid), timeout=20)
+    wait_for(lambda: gone(pid), timeout=30)
     target = {"kind": "task", "name": "neighbour"}
     [other] = make_ready(conn, make_job(conn, target=target))
     assert settled(conn)[0][0] == other

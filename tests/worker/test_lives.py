@@ -87,14 +87,13 @@ def living(conn):
 
 
 def end_sessions(conn, name):
-    ended = conn.execute(
-        """
+    """End a worker's session of this name; it may be about to connect."""
+    end = """
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE application_name = %s AND datname = current_database()
-        """,
-        [f"chrono worker {name}"],
-    ).fetchall()
-    assert ended == [(True,)]
+    """
+    named = [f"chrono worker {name}"]
+    assert wait_for(lambda: conn.execute(end, named).fetchall()) == [(True,)]
 
 
 @pytest.mark.parametrize("name", ["wait", "block"])
@@ -170,7 +169,7 @@ def test_an_idle_worker_stops_at_once(dsn, connect):
     with running(dsn) as worker:
         living(conn)
         worker.stop()
-        assert worker.result(timeout=2) is True
+        assert worker.result(timeout=4) is True
 
 
 def test_a_worker_marked_dead_drops_everything_and_begins_anew(
@@ -198,7 +197,7 @@ def test_a_worker_that_cannot_beat_stops_trusting_its_leases(
     dsn, connect, handler, quick_beats, monkeypatch
 ):
     for module in (beats, life):
-        monkeypatch.setattr(module, "trusted_until", lambda sent: sent + 500)
+        monkeypatch.setattr(module, "trusted_until", lambda sent: sent + 2_000)
     conn, holder = connect(), connect()
     make_ready(conn, job_of(conn, "wait"))
     with running(dsn, handler.tasks):
@@ -206,7 +205,7 @@ def test_a_worker_that_cannot_beat_stops_trusting_its_leases(
         first = living(conn)
         with holder.transaction():
             holder.execute("SELECT FROM chrono_worker FOR UPDATE")
-            assert handler.ended.acquire(timeout=5)
+            assert handler.ended.acquire(timeout=10)
         assert wait_for(lambda: living(conn) != first)
     assert count(conn, "run") == 0
     # The next life retires the row of the last one, so its runs are orphans at once.

@@ -412,11 +412,11 @@ def test_whoever_tells_something_in_time_is_not_over_the_deadline(dsn, connect):
 
     async def tell(payload, ctx):
         for number in range(30):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
             ctx.progress(number / 30)
         return "done"
 
-    [run] = make_ready(conn, task_job(conn, "tell", progress_deadline="300ms"))
+    [run] = make_ready(conn, task_job(conn, "tell", progress_deadline="1s"))
     with running(dsn, {"tell": tell}):
         assert settled(conn) == [(run, RunState.SUCCESS, None, 1, "done")]
 
