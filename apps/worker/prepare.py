@@ -17,15 +17,6 @@ from chrono.rules.errors import BadValue
 from chrono.rules.targets import identity
 from chrono.tasks import Registry
 
-UNREADABLE = (
-    "The target or its payload cannot be read: it holds a number of more than 4,300 "
-    "digits, or is nested too deeply. Change the job, or run it with another payload."
-)
-UNKNOWN = (
-    "The target is of a kind that this worker does not know. Deploy the code that has "
-    "it to the workers of this queue, and redrive the run."
-)
-
 
 class Prepare:
     """Makes targets ready with what this process has at hand."""
@@ -78,7 +69,11 @@ class Prepare:
 
     def _call(self, target: Target) -> Call:
         if target.unreadable:
-            return Refused(UNREADABLE)
+            return Refused(
+                "The target or its payload cannot be read: it holds a number of more "
+                "than 4,300 digits, or is nested too deeply. Change the job, or run it "
+                "with another payload."
+            )
         match target.target.get("kind"):
             case "task":
                 return prepare_task(
@@ -95,7 +90,11 @@ class Prepare:
                     key=self._webhook_key,
                 )
             case _:
-                return Refused(UNKNOWN)
+                return Refused(
+                    "The target is of a kind that this worker does not know. Deploy "
+                    "the code that has it to the workers of this queue, and redrive "
+                    "the run."
+                )
 
 
 def _min_items_of(fields: Mapping[str, object]) -> int:

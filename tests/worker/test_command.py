@@ -80,7 +80,7 @@ def test_a_process_that_dies_is_replaced(start, connect):
     assert "a process ended; another starts in 1 s" in text
 
 
-def test_a_parent_hands_back_what_its_dead_child_held_within_a_second(start, connect):
+def test_a_parent_hands_back_what_its_dead_child_held_at_once(start, connect):
     conn = connect()
     process = start("--processes", "2", CHRONO_TASK_MODULES="tests.worker.probe")
     pids = living(conn, 2)
@@ -96,10 +96,14 @@ def test_a_parent_hands_back_what_its_dead_child_held_within_a_second(start, con
     os.kill(pids[0], signal.SIGKILL)
     begun = time.monotonic()
     wait_for(lambda: count(conn, "timer_far") + count(conn, "timer") == held)
-    # A second, and what a busy machine adds; no scheduler is there to find them.
-    assert time.monotonic() - begun < 4
+    # A second, and what a busy machine adds.
+    assert time.monotonic() - begun < 2
     assert count(conn, "lease") == 60 - held
+    # Their tasks would hang for as long as they may.
+    orphans = living(conn, 2)
     process.kill()
+    for pid in orphans:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_the_process_of_a_killed_worker_is_found_by_its_sessions(

@@ -77,6 +77,16 @@ def test_a_payload_that_cannot_be_read_costs_its_run_and_no_other(dsn, connect):
     assert rows[plain][3] == {"got": {"n": 1}}
 
 
+def test_a_target_of_a_kind_of_a_later_release_says_what_to_do(dsn, connect):
+    conn = connect()
+    make_ready(conn, make_job(conn, target={"kind": "carrier pigeon"}))
+    with running(dsn):
+        [row] = settled(conn)
+    assert row[1:3] == (RunState.DEAD, Reason.NON_RETRYABLE)
+    [(error,)] = conn.execute("SELECT error FROM chrono_attempt").fetchall()
+    assert error.endswith("to the workers of this queue, and redrive the run.")
+
+
 def test_nobody_looks_for_what_a_run_of_the_schedule_cannot_have(
     dsn, connect, monkeypatch
 ):
