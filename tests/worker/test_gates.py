@@ -5,7 +5,7 @@ import threading
 from apps.runs.pauses import pause, resume
 from apps.runs.targets import close_circuit, open_circuit
 from apps.tenants.actor import Actor
-from chrono.rules.states import Reason
+from chrono.rules.states import Reason, RunState
 from tests.support.seed import make_job, make_ready
 from tests.worker.hostile import hostile
 from tests.worker.support import count, running, settled, waiting
@@ -264,4 +264,5 @@ def test_another_tenants_pause_holds_nothing(dsn, connect):
     pause(conn, "default", tenant=2, actor=ACTOR, reason="test")
     make_ready(conn, sick_job(conn), count=3)
     with running(dsn, {"sick": lambda payload: None}):
-        settled(conn, 3)
+        rows = settled(conn, 3)
+    assert [row[1:4] for row in rows] == [(RunState.SUCCESS, None, 1)] * 3
