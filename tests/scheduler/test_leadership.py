@@ -40,7 +40,7 @@ class Candidate:
         self.hear()
 
     def step_until(self, done: Callable[[], bool], *, within: float) -> bool:
-        """Step until something has come about; return whether it did in these seconds."""
+        """Step until something has come about; return whether it did in so many s."""
         latest = time.monotonic() + within
         while not done() and time.monotonic() < latest:
             self.step()
